@@ -1,0 +1,228 @@
+"""The certificate as a document, version 1: what `certificate.json` holds and what every page is drawn from.
+
+`schema-1.json` beside this file is the JSON Schema of it, made from these types (a test keeps them equal).
+Every clause of the profile up to the level asked for stands in it once per expected part, with a word for its
+outcome; nothing here depends on which tests were collected.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+SCHEMA = "gpuready-certificate/1"
+
+OutcomeWord = Literal[
+    "PASS",
+    "MARGINAL",
+    "FAIL",
+    "NOT MEASURED",
+    "NOT TESTED",
+    "NOT APPLICABLE",
+    "WAIVED",
+    "UNSTABLE",
+    "OBSERVED",
+]
+
+
+class Doc(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """Base of all parts of the document."""
+
+
+class WatchEntry(Doc):
+    """What was watched on the part during the measurement: facts for people, series for plots."""
+
+    facts: dict[str, str] = {}
+    times_s: list[float] = []
+    series: dict[str, list[float]] = {}
+
+
+class PartEntry(Doc):
+    """One clause on one part.
+
+    `line` is the one-line finding (set where the outcome is not PASS, OBSERVED or NOT APPLICABLE), `action` what to
+    do. `neighbours` are rows for the comparison block of a finding: metric -> part name -> shown value. `log` are the
+    last kernel-log lines about the part.
+    """
+
+    part: str
+    label: str
+    outcome: OutcomeWord
+    shown: str = ""
+    """The value as shown, without unit; "" where there is none."""
+    value: float | int | str | None = None
+    repeats: list[float | int | str] = []
+    detail: str = ""
+    conditions: str = ""
+    margin_percent: float | None = None
+    reason: str = ""
+    line: str = ""
+    action: str = ""
+    evidence: list[str] = []
+    watch: WatchEntry | None = None
+    neighbours: dict[str, dict[str, str]] = {}
+    log: list[str] = []
+
+
+class ClauseEntry(Doc):
+    """One clause of the profile with all its parts."""
+
+    id: str
+    sentence: str
+    """What is promised, one sentence for the customer."""
+    metric: str
+    unit: str
+    level: int
+    gate: bool
+    required: bool
+    per: Literal["node", "gpu"]
+    headline: str = ""
+    """Short name; non-empty for the clauses of page one."""
+    limit: str = ""
+    """The limit as shown in ASCII, with sign and unit (">= 53.5 GB/s"); "" where the profile gives none."""
+    at_least: float | None = None
+    at_most: float | None = None
+    equals: float | int | str | None = None
+    uniform: bool = False
+    marginal: float | None = None
+    ceiling: float | None = None
+    source_kind: str = ""
+    source: str = ""
+    not_applicable: str = ""
+    parts: list[PartEntry]
+
+
+class SuiteEntry(Doc):
+    """One suite: the clauses of one subject, in the order of the profile."""
+
+    id: str
+    title: str
+    level: int
+    gate: bool
+    clauses: list[ClauseEntry]
+
+
+class GpuEntry(Doc):
+    """One expected GPU; fields are "" where nobody could say."""
+
+    part: str
+    index: int
+    present: bool
+    bdf: str = ""
+    pci_id: str = ""
+    name: str = ""
+    uuid: str = ""
+    serial: str = ""
+    module: str = ""
+    part_number: str = ""
+    vbios: str = ""
+    inforom: str = ""
+    memory_mib: int = 0
+    pcie: str = ""
+    """Link under load ("Gen5 x16"), or as found idle ("Gen5 x16, idle")."""
+    nvlinks: str = ""
+
+
+class NodeEntry(Doc):
+    """One expected node."""
+
+    name: str
+    system: str = ""
+    system_serial: str = ""
+    kernel: str = ""
+    boot_id: str = ""
+    driver: str = ""
+    cuda: str = ""
+    virtual: str = ""
+    gpus: list[GpuEntry]
+
+
+class ProfileEntry(Doc):
+    """The profile that was applied."""
+
+    name: str
+    version: str
+    title: str
+    sha256: str
+    notes: list[str] = []
+
+
+class SiteEntry(Doc):
+    """The site file that was applied."""
+
+    name: str
+    sha256: str
+    provider: str = ""
+    customer: str = ""
+    agreement: str = ""
+
+
+class ExclusionEntry(Doc):
+    """A clause that was taken out, with its reason."""
+
+    clause: str
+    reason: str
+
+
+class EvidenceEntry(Doc):
+    """One raw output: the command that gave it, its size and digest; the file lies under `evidence/`."""
+
+    sha256: str
+    file: str
+    command: str
+    node: str
+    exit_code: int | None = None
+    size_bytes: int
+    started: str
+    duration_s: float
+
+
+class Counts(Doc):
+    """How many clause x part cells have which outcome."""
+
+    clauses: int
+    cells: int
+    outcomes: dict[str, int]
+
+
+class Certificate(Doc):
+    """The whole certificate."""
+
+    schema: Literal["gpuready-certificate/1"] = "gpuready-certificate/1"
+    number: str
+    """ "GR-" and twelve hexadecimal digits."""
+    status: Literal["ACCEPTED", "REJECTED", "INCOMPLETE"]
+    basis: Literal["hardware", "replay", "stand-in"]
+    basis_note: str = ""
+    """For a replay: what was replayed and when it was recorded. For a stand-in: why it is one."""
+    says: str
+    """One or two sentences beside the verdict."""
+    finished: bool
+    """False while the run goes on: what lies on disk then says INCOMPLETE."""
+    why: list[str] = []
+    """Why it is not ACCEPTED, one line each, worst first."""
+    do_next: list[str] = []
+    started: str
+    issued: str
+    """UTC, ISO 8601, seconds."""
+    level_asked: int
+    level_reached: int
+    keep_going: bool = False
+    product: str
+    """Name and version of this software."""
+    profile: ProfileEntry | None
+    site: SiteEntry | None = None
+    nodes: list[NodeEntry]
+    assumptions: list[str] = []
+    exclusions: list[ExclusionEntry] = []
+    suites: list[SuiteEntry]
+    counts: Counts
+    environment: dict[str, str] = {}
+    evidence: list[EvidenceEntry] = []
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of the certificate."""
+    schema: dict[str, Any] = msgspec.json.schema(Certificate)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA, **schema}

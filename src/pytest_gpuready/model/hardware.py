@@ -1,0 +1,126 @@
+"""What should be there and what is there: nodes, GPUs, and the parts that clauses are judged on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Part:
+    """Something a clause is judged on: a whole node (`index` -1) or one expected GPU of it.
+
+    `name` is stable and goes into test ids, store and certificate: "node01" or "node01/gpu3".
+    """
+
+    node: str
+    index: int = -1
+
+    @property
+    def name(self) -> str:
+        return self.node if self.index < 0 else f"{self.node}/gpu{self.index}"
+
+    @property
+    def label(self) -> str:
+        """For people: "node01" or "node01 GPU 3"."""
+        return self.node if self.index < 0 else f"{self.node} GPU {self.index}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """Identity of one GPU as found. Empty strings and -1 where nobody could say."""
+
+    bdf: str
+    pci_id: str = ""
+    name: str = ""
+    uuid: str = ""
+    serial: str = ""
+    module: int = -1
+    part_number: str = ""
+    vbios: str = ""
+    inforom: str = ""
+    memory_mib: int = 0
+    numa_node: int = -1
+    upstream: str = ""
+    on_bus: bool = False
+    by_nvml: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One expected GPU and what was found in its place (None: nothing)."""
+
+    part: Part
+    expected_bdf: str = ""
+    gpu: Gpu | None = None
+
+    @property
+    def bdf(self) -> str:
+        return self.gpu.bdf if self.gpu else self.expected_bdf
+
+    @property
+    def where(self) -> str:
+        """One line to find the part with: node, GPU, first block of the UUID, address, module, serial."""
+        said = [self.part.label]
+        gpu = self.gpu
+        if gpu and gpu.uuid:
+            said.append(short_uuid(gpu.uuid))
+        if self.bdf:
+            said.append(self.bdf)
+        if gpu and gpu.module >= 0:
+            said.append(f"module {gpu.module}")
+        if gpu and gpu.serial:
+            said.append(f"serial {gpu.serial}")
+        return " ".join(said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One expected node: its slots in PCI order, and what it says about itself."""
+
+    name: str
+    slots: tuple[Slot, ...]
+    boot_id: str = ""
+    kernel: str = ""
+    driver: str = ""
+    cuda: str = ""
+    system: str = ""
+    system_serial: str = ""
+    virtual: str = ""
+    """"" on bare metal, else what says that this is a virtual machine ("declared", "kvm", "NVML: passthrough")."""
+    nvlink: bool = True
+    nvswitch: bool = True
+    extra_gpus: tuple[str, ...] = ()
+    """BDFs of GPUs found and not expected."""
+
+    @property
+    def part(self) -> Part:
+        return Part(node=self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """Expected hardware beside what was found, and what was assumed because nobody declared it."""
+
+    nodes: tuple[Node, ...]
+    assumptions: tuple[str, ...] = ()
+    stand_in: str = ""
+    """Why this is a stand-in and no hardware ("" on real hardware): sets the basis of the whole run."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Node name -> why its inventory could not be taken."""
+
+    def node(self, name: str) -> Node:
+        return next(n for n in self.nodes if n.name == name)
+
+    def slot(self, part: Part) -> Slot | None:
+        return next((s for s in self.node(part.node).slots if s.part == part), None)
+
+    def parts(self, per: str) -> tuple[Part, ...]:
+        """Expected parts of a kind ("node" or "gpu"), in order; never only the discovered ones."""
+        if per == "node":
+            return tuple(n.part for n in self.nodes)
+        return tuple(s.part for n in self.nodes for s in n.slots)
+
+
+def short_uuid(uuid: str) -> str:
+    """The first block of a GPU UUID: GPU-0a1b2c3d."""
+    return "-".join(uuid.split("-")[:2])

@@ -1,0 +1,19 @@
+"""The one seam to the world: run a command on a node and bring back what it printed."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pytest_gpuready.model import Command, CommandResult
+
+
+class Transport(Protocol):
+    """Runs commands on nodes.
+
+    `run` returns whatever happened, a deadline included; it raises `TransportError` only where the node could not be
+    reached or the command not be started. argv[0] == "python" means the node's interpreter that has the agent.
+    """
+
+    def run(self, command: Command) -> CommandResult:
+        """Run one command to its end or its deadline."""
+        ...
