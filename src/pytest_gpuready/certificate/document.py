@@ -26,11 +26,11 @@ OutcomeWord = Literal[
 ]
 
 
-class Doc(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+class Doc(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Base of all parts of the document."""
 
 
-class WatchEntry(Doc):
+class WatchEntry(Doc, kw_only=True):
     """What was watched on the part during the measurement: facts for people, series for plots."""
 
     facts: dict[str, str] = {}
@@ -38,7 +38,7 @@ class WatchEntry(Doc):
     series: dict[str, list[float]] = {}
 
 
-class PartEntry(Doc):
+class PartEntry(Doc, kw_only=True):
     """One clause on one part.
 
     `line` is the one-line finding (set where the outcome is not PASS, OBSERVED or NOT APPLICABLE), `action` what to
@@ -65,7 +65,7 @@ class PartEntry(Doc):
     log: list[str] = []
 
 
-class ClauseEntry(Doc):
+class ClauseEntry(Doc, kw_only=True):
     """One clause of the profile with all its parts."""
 
     id: str
@@ -93,7 +93,7 @@ class ClauseEntry(Doc):
     parts: list[PartEntry]
 
 
-class SuiteEntry(Doc):
+class SuiteEntry(Doc, kw_only=True):
     """One suite: the clauses of one subject, in the order of the profile."""
 
     id: str
@@ -103,7 +103,7 @@ class SuiteEntry(Doc):
     clauses: list[ClauseEntry]
 
 
-class GpuEntry(Doc):
+class GpuEntry(Doc, kw_only=True):
     """One expected GPU; fields are "" where nobody could say."""
 
     part: str
@@ -124,7 +124,7 @@ class GpuEntry(Doc):
     nvlinks: str = ""
 
 
-class NodeEntry(Doc):
+class NodeEntry(Doc, kw_only=True):
     """One expected node."""
 
     name: str
@@ -138,7 +138,7 @@ class NodeEntry(Doc):
     gpus: list[GpuEntry]
 
 
-class ProfileEntry(Doc):
+class ProfileEntry(Doc, kw_only=True):
     """The profile that was applied."""
 
     name: str
@@ -148,7 +148,7 @@ class ProfileEntry(Doc):
     notes: list[str] = []
 
 
-class SiteEntry(Doc):
+class SiteEntry(Doc, kw_only=True):
     """The site file that was applied."""
 
     name: str
@@ -158,14 +158,14 @@ class SiteEntry(Doc):
     agreement: str = ""
 
 
-class ExclusionEntry(Doc):
+class ExclusionEntry(Doc, kw_only=True):
     """A clause that was taken out, with its reason."""
 
     clause: str
     reason: str
 
 
-class EvidenceEntry(Doc):
+class EvidenceEntry(Doc, kw_only=True):
     """One raw output: the command that gave it, its size and digest; the file lies under `evidence/`."""
 
     sha256: str
@@ -178,7 +178,7 @@ class EvidenceEntry(Doc):
     duration_s: float
 
 
-class Counts(Doc):
+class Counts(Doc, kw_only=True):
     """How many clause x part cells have which outcome."""
 
     clauses: int
@@ -186,7 +186,7 @@ class Counts(Doc):
     outcomes: dict[str, int]
 
 
-class Certificate(Doc):
+class Certificate(Doc, kw_only=True):
     """The whole certificate."""
 
     schema: Literal["gpuready-certificate/1"] = "gpuready-certificate/1"

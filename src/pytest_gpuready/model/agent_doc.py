@@ -15,11 +15,11 @@ import msgspec
 PROTOCOL = 1
 
 
-class Wire(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+class Wire(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Base of all wire types."""
 
 
-class Envelope(Wire):
+class Envelope(Wire, kw_only=True):
     """Around every document: who speaks, on which boot, in which format. `data` is the probe's own document."""
 
     gpuready_agent: int
@@ -32,7 +32,7 @@ class Envelope(Wire):
 # --- probe "node": no NVML, no CUDA; what the kernel shows ------------------------------------------------------------
 
 
-class PciLink(Wire):
+class PciLink(Wire, kw_only=True):
     """A PCIe link as sysfs shows it: GT/s per lane and lanes, now and at most. None where sysfs has no such file."""
 
     speed_gt_per_s: float | None = None
@@ -41,14 +41,14 @@ class PciLink(Wire):
     width_max: int | None = None
 
 
-class PciBridge(Wire):
+class PciBridge(Wire, kw_only=True):
     """A bridge or switch port between a GPU and the root complex."""
 
     bdf: str
     link: PciLink
 
 
-class PciGpu(Wire):
+class PciGpu(Wire, kw_only=True):
     """An NVIDIA display function (class 0x03xx) on the PCI bus; `path` goes up from the GPU to the root port."""
 
     bdf: str
@@ -58,14 +58,14 @@ class PciGpu(Wire):
     path: list[PciBridge] = []
 
 
-class LogLine(Wire):
+class LogLine(Wire, kw_only=True):
     """One kernel-log line: seconds since boot and text. Only lines about GPUs, NVSwitches, PCIe and AER are kept."""
 
     t: float
     text: str
 
 
-class KernelLog(Wire):
+class KernelLog(Wire, kw_only=True):
     """The kernel log since boot. `complete` is False where the ring buffer has lost its beginning; `problem` says why
     nothing could be read. `total_lines` counts all lines read, before the filter."""
 
@@ -76,14 +76,14 @@ class KernelLog(Wire):
     problem: str = ""
 
 
-class NcclConf(Wire):
+class NcclConf(Wire, kw_only=True):
     """Settings found in an nccl.conf, one NAME=VALUE an entry."""
 
     path: str
     settings: list[str]
 
 
-class NodeDoc(Wire):
+class NodeDoc(Wire, kw_only=True):
     """What a node says about itself without any NVIDIA library."""
 
     hostname: str
@@ -114,7 +114,7 @@ class NodeDoc(Wire):
 # --- probe "nvml" -----------------------------------------------------------------------------------------------------
 
 
-class NvLinkDoc(Wire):
+class NvLinkDoc(Wire, kw_only=True):
     """One NVLink. `version` is "4.0" (not NVML's enum), `speed_mb_per_s` raw, per direction. Error counters are read
     twice, `window_s` apart (see NvmlDoc): before and after."""
 
@@ -131,7 +131,7 @@ class NvLinkDoc(Wire):
     errors: dict[str, str] = {}
 
 
-class ProcessDoc(Wire):
+class ProcessDoc(Wire, kw_only=True):
     """A process that uses the GPU."""
 
     pid: int
@@ -139,7 +139,7 @@ class ProcessDoc(Wire):
     used_mib: int | None = None
 
 
-class GpuDoc(Wire):
+class GpuDoc(Wire, kw_only=True):
     """One GPU as NVML shows it."""
 
     bdf: str
@@ -206,7 +206,7 @@ class GpuDoc(Wire):
     errors: dict[str, str] = {}
 
 
-class NvmlDoc(Wire):
+class NvmlDoc(Wire, kw_only=True):
     """All GPUs of a node as NVML shows them. `problem` is set, and `gpus` empty, where NVML itself does not answer."""
 
     problem: str = ""
@@ -226,7 +226,7 @@ class NvmlDoc(Wire):
 # --- probes "copies" (one GPU) and "copies-together" (all GPUs of the node) -------------------------------------------
 
 
-class WatchDoc(Wire):
+class WatchDoc(Wire, kw_only=True):
     """What was seen on one GPU around and during a load.
 
     `before` and `after` are counters by name (pcie_replay, pcie_nak_sent, pcie_nak_received, pcie_bad_tlp,
@@ -249,7 +249,7 @@ class WatchDoc(Wire):
     errors: dict[str, str] = {}
 
 
-class CopyDoc(Wire):
+class CopyDoc(Wire, kw_only=True):
     """One kind of copy: "h2d", "d2h" or "bidirectional" (GB/s of each direction, and both together as `gb_per_s`)."""
 
     kind: str
@@ -262,7 +262,7 @@ class CopyDoc(Wire):
     """True where the bytes that arrived were compared with those sent."""
 
 
-class AerDoc(Wire):
+class AerDoc(Wire, kw_only=True):
     """AER totals summed over the GPU and its path, before and after; None where sysfs has none."""
 
     correctable: tuple[int, int] | None = None
@@ -270,7 +270,7 @@ class AerDoc(Wire):
     nonfatal: tuple[int, int] | None = None
 
 
-class CopiesDoc(Wire):
+class CopiesDoc(Wire, kw_only=True):
     """Host copies of one GPU. `problem` is set where CUDA did not get as far as a number."""
 
     bdf: str
@@ -289,7 +289,7 @@ class CopiesDoc(Wire):
     packages: dict[str, str] = {}
 
 
-class TogetherDoc(Wire):
+class TogetherDoc(Wire, kw_only=True):
     """Host-to-device copies of all GPUs of the node at the same time: bdf -> GB/s."""
 
     problem: str = ""
