@@ -1,0 +1,147 @@
+"""The measurement store: what commands printed, kept in the run directory, taken once whoever asks first.
+
+One file per probe and scope, `store/<probe>@<part>.json`, holds the results of that command: the first run and its
+retests, or why the transport could not run it. A file lock per scope makes several pytest processes share one
+measurement. Everything else (measurements, verdicts, gates) is derived from these files, so that it can be judged
+again. Each raw output also lies under `evidence/`, named by its sha256.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from pytest_gpuready.errors import StoreError, TransportError
+from pytest_gpuready.files import write_atomically
+from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.transport import Transport
+
+
+class Taken(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """All results of one command on one scope; `problem` says why there is none."""
+
+    results: list[CommandResult] = []
+    problem: str = ""
+
+
+class Store:
+    """Results of commands under one run directory, shared by processes."""
+
+    def __init__(self, root: Path, transport: Transport) -> None:
+        self._root = root
+        self._transport = transport
+
+    def take(self, key: str, command: Command) -> Taken:
+        """The stored results of this scope; runs the command where there are none yet.
+
+        Raises:
+            StoreError: the run directory cannot be read, written or locked.
+        """
+        known = self.read(key)
+        if known:
+            return known
+        with self._lock(key, patience_s=command.timeout_s + 60):
+            return self.read(key) or self._write(key, self._run(command, Taken()))
+
+    def again(self, key: str, command: Command, *, runs: int) -> Taken:
+        """The results of this scope with at least `runs` of them: retests are run where they are missing.
+
+        Raises:
+            StoreError: the run directory cannot be read, written or locked.
+        """
+        with self._lock(key, patience_s=command.timeout_s * runs + 60):
+            taken = self.read(key) or Taken()
+            while not taken.problem and len(taken.results) < runs:
+                taken = self._write(key, self._run(command, taken))
+            return taken
+
+    def put(self, key: str, taken: Taken) -> None:
+        """Keep results that were taken before the store was open (the inventory's)."""
+        self._write(key, taken)
+
+    def keys(self) -> list[str]:
+        """Scopes that are in the store."""
+        return sorted(path.stem for path in (self._root / "store").glob("*.json"))
+
+    def forget(self, key: str) -> None:
+        """Take a scope out, so that it is measured again."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path(key).unlink()
+
+    def read(self, key: str) -> Taken | None:
+        """What is stored for this scope.
+
+        Raises:
+            StoreError: the file is unreadable or is not a store file.
+        """
+        path = self._path(key)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Taken)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise StoreError(f"expected results of commands in {path}, found {error}; remove the file") from error
+
+    def _run(self, command: Command, before: Taken) -> Taken:
+        try:
+            result = self._transport.run(command)
+        except TransportError as error:
+            return Taken(results=before.results, problem=str(error))
+        return Taken(results=[*before.results, result])
+
+    def _write(self, key: str, taken: Taken) -> Taken:
+        try:
+            for result in taken.results:
+                path = self._root / "evidence" / f"{digest(result)}.txt"
+                if not path.exists():
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    write_atomically(path, result.stdout.encode())
+            path = self._path(key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, msgspec.json.format(msgspec.json.encode(taken), indent=1))
+        except OSError as error:
+            raise StoreError(
+                f"expected to keep a measurement under {self._root}, found {error.strerror}; make room and run again"
+            ) from error
+        return taken
+
+    @contextlib.contextmanager
+    def _lock(self, key: str, *, patience_s: float) -> Iterator[None]:
+        path = self._path(key).with_suffix(".lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("w")
+        except OSError as error:
+            raise StoreError(f"expected to lock {path}, found {error.strerror}; make the directory writable") from error
+        with file:
+            deadline = time.monotonic() + patience_s
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError as error:
+                    if time.monotonic() > deadline:
+                        raise StoreError(
+                            f"expected to get {path} within {patience_s:.0f} s, found it locked; end the other process"
+                        ) from error
+                    time.sleep(0.02)
+            yield
+
+    def _path(self, key: str) -> Path:
+        return self._root / "store" / f"{key}.json"
+
+
+def digest(result: CommandResult) -> str:
+    """sha256 of what the command printed on stdout: the name of the evidence."""
+    return hashlib.sha256(result.stdout.encode()).hexdigest()
+
+
+def key_of(probe: str, part: str) -> str:
+    """The store's name of one scope: "copies@node01_gpu3"."""
+    return f"{probe}@{part.replace('/', '_')}"

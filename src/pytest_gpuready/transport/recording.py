@@ -1,0 +1,127 @@
+"""A recording: the results of commands, kept as files, written by a wrapper around any transport.
+
+Layout: `recording.json` (format, date, product, nodes, notes) and `results/NNNN.json`, one self-contained result a
+file, in the order in which they came. A file is written under a temporary name and renamed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import threading
+from pathlib import Path
+
+import msgspec
+
+from pytest_gpuready import __version__
+from pytest_gpuready.errors import TransportError
+from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.files import write_atomically
+from pytest_gpuready.transport import Transport
+
+FORMAT = 1
+
+
+class RecordingMeta(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """What a recording says about itself. `composed` is non-empty where it was put together from others, and says how."""
+
+    gpuready_recording: int
+    recorded: str
+    product: str
+    nodes: list[str]
+    note: str = ""
+    composed: str = ""
+
+
+class Recording:
+    """Passes commands on to a transport and keeps every result under a directory."""
+
+    def __init__(self, inner: Transport, directory: Path) -> None:
+        self._inner = inner
+        self._directory = directory
+        self._lock = threading.Lock()
+
+    def run(self, command: Command) -> CommandResult:
+        """Run the command through the inner transport and keep what it printed."""
+        result = self._inner.run(command)
+        with self._lock:
+            append(self._directory, [result])
+        return result
+
+
+def append(directory: Path, results: list[CommandResult], *, note: str = "", composed: str = "") -> None:
+    """Add results to a recording, which is made where there is none."""
+    folder = directory / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    meta = read_meta(directory) if (directory / "recording.json").exists() else None
+    nodes = set(meta.nodes if meta else ())
+    # Names are claimed with O_EXCL, so that several processes may record side by side.
+    number = len(list(folder.glob("*.json")))
+    for result in results:
+        nodes.add(result.command.node)
+        while True:
+            path = folder / f"{number:04d}.json"
+            number += 1
+            try:
+                path.touch(exist_ok=False)
+                break
+            except FileExistsError:
+                continue
+        write_atomically(path, encode_result(result))
+    meta = RecordingMeta(
+        gpuready_recording=FORMAT,
+        recorded=meta.recorded if meta else datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        product=f"pytest-gpuready {__version__}",
+        nodes=sorted(nodes),
+        note=note or (meta.note if meta else ""),
+        composed=composed or (meta.composed if meta else ""),
+    )
+    write_atomically(directory / "recording.json", msgspec.json.format(msgspec.json.encode(meta), indent=1))
+
+
+def read_meta(directory: Path) -> RecordingMeta:
+    """What the recording says about itself.
+
+    Raises:
+        TransportError: there is no recording in that directory, or it is of another format.
+    """
+    path = directory / "recording.json"
+    try:
+        meta = msgspec.json.decode(path.read_bytes(), type=RecordingMeta)
+    except OSError as error:
+        raise TransportError(
+            f"expected a recording, found no readable {path} ({error.strerror}); make one with --gpuready-record DIR"
+        ) from error
+    except msgspec.DecodeError as error:
+        raise TransportError(f"expected a recording in {path}, found {error}; record the node again") from error
+    if meta.gpuready_recording != FORMAT:
+        raise TransportError(
+            f"expected recording format {FORMAT}, found {meta.gpuready_recording} in {path}; record the node again"
+        )
+    return meta
+
+
+def read_results(directory: Path) -> list[CommandResult]:
+    """All results of a recording, in the order in which they were recorded.
+
+    Raises:
+        TransportError: a file of it cannot be read.
+    """
+    return [decode_result(path) for path in sorted((directory / "results").glob("*.json"))]
+
+
+def encode_result(result: CommandResult) -> bytes:
+    """A result as a JSON file."""
+    return msgspec.json.format(msgspec.json.encode(dataclasses.asdict(result)), indent=1) + b"\n"
+
+
+def decode_result(path: Path) -> CommandResult:
+    """A result from its JSON file.
+
+    Raises:
+        TransportError: the file is not a result.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=CommandResult)
+    except (OSError, msgspec.DecodeError) as error:
+        raise TransportError(f"expected the result of a command in {path}, found {error}; record it again") from error

@@ -1,0 +1,47 @@
+"""Answers commands from a recording: the same judgement on recorded output; no hardware is touched.
+
+A command is found by node and words. Asked again, it gets the next recorded result of the same command, then the last
+one again: a retest of a recorded value is that value. A command that was not recorded is a `TransportError`, never an
+empty answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from pathlib import Path
+
+from pytest_gpuready.errors import TransportError
+from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.transport.recording import RecordingMeta, read_meta, read_results
+
+DEMO = Path(__file__).parent.parent / "recordings" / "demo"
+
+
+class Replay:
+    """The transport that reads a recording."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.meta: RecordingMeta = read_meta(directory)
+        self._results: dict[tuple[str, tuple[str, ...]], list[CommandResult]] = defaultdict(list)
+        for result in read_results(directory):
+            self._results[result.command.node, result.command.argv].append(result)
+        self._asked: dict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
+
+    def run(self, command: Command) -> CommandResult:
+        """The recorded result of this command.
+
+        Raises:
+            TransportError: the recording has no such command.
+        """
+        key = (command.node, command.argv)
+        results = self._results.get(key)
+        if not results:
+            raise TransportError(
+                f"{command.node}: expected a recorded result of {command.line!r}, found none in {self.directory.name}/; "
+                "record the node again"
+            )
+        result = results[min(self._asked[key], len(results) - 1)]
+        self._asked[key] += 1
+        return dataclasses.replace(result, command=command)
