@@ -189,6 +189,8 @@ class GpuDoc(Wire, kw_only=True):
     temperature_slowdown_c: int | None = None
     temperature_memory_max_c: int | None = None
     temperature_margin_c: int | None = None
+    temperature_slowdown_tlimit_c: int | None = None
+    """Slowdown as a margin (signed): slowdown is reached when `temperature_margin_c` has sunk to it."""
     processes: list[ProcessDoc] | None = None
     fabric_state: int | None = None
     fabric_status: int | None = None
@@ -210,6 +212,8 @@ class NvmlDoc(Wire, kw_only=True):
     """All GPUs of a node as NVML shows them. `problem` is set, and `gpus` empty, where NVML itself does not answer."""
 
     problem: str = ""
+    driver_module: str = ""
+    """Version of the loaded nvidia kernel module, "" where none is loaded."""
     driver: str = ""
     nvml: str = ""
     cuda: str = ""
