@@ -112,7 +112,7 @@ class Clause:
     gate: bool = False
     required: bool = True
     hidden_in_vm: bool = False
-    needs: str = ""
+    needs: tuple[str, ...] = ()
     retest: bool = False
     not_applicable: str = ""
     headline: str = ""
@@ -129,8 +129,9 @@ class Clause:
             raise ValueError(f"{self.id}.level: expected 1 to 4, found {self.level}")
         if self.per not in PER:
             raise ValueError(f"{self.id}.per: expected one of {', '.join(PER)}, found {self.per!r}")
-        if self.needs and self.needs not in NEEDS:
-            raise ValueError(f"{self.id}.needs: expected one of {', '.join(NEEDS)}, found {self.needs!r}")
+        for need in self.needs:
+            if need not in NEEDS:
+                raise ValueError(f"{self.id}.needs: expected one of {', '.join(NEEDS)}, found {need!r}")
         if self.limit and self.limit.unit != self.unit:
             raise ValueError(f"{self.id}.limit.unit: expected {self.unit!r} like the clause, found {self.limit.unit!r}")
         if self.limit and self.limit.uniform and self.per != "gpu":

@@ -51,11 +51,19 @@ class Slot:
 
     part: Part
     expected_bdf: str = ""
+    expected_module: int = -1
+    declared: str = ""
+    """What the site file calls it ("serial 1650000000001"), so that a missing GPU still has a name."""
     gpu: Gpu | None = None
 
     @property
     def bdf(self) -> str:
         return self.gpu.bdf if self.gpu else self.expected_bdf
+
+    @property
+    def module(self) -> int:
+        """The module it sits in, or should sit in; -1 where nobody could say."""
+        return self.gpu.module if self.gpu and self.gpu.module >= 0 else self.expected_module
 
     @property
     def where(self) -> str:
@@ -66,10 +74,12 @@ class Slot:
             said.append(short_uuid(gpu.uuid))
         if self.bdf:
             said.append(self.bdf)
-        if gpu and gpu.module >= 0:
-            said.append(f"module {gpu.module}")
+        if self.module >= 0:
+            said.append(f"module {self.module}")
         if gpu and gpu.serial:
             said.append(f"serial {gpu.serial}")
+        elif self.declared and self.declared != self.bdf:
+            said.append(self.declared)
         return " ".join(said)
 
 
@@ -89,6 +99,8 @@ class Node:
     """"" on bare metal, else what says that this is a virtual machine ("declared", "kvm", "NVML: passthrough")."""
     nvlink: bool = True
     nvswitch: bool = True
+    nvlink_none: str = ""
+    """Why no NVLink is expected ("" where it is)."""
     extra_gpus: tuple[str, ...] = ()
     """BDFs of GPUs found and not expected."""
 
