@@ -47,7 +47,9 @@ class Lease:
                 if time.monotonic() >= deadline:
                     holder = self._file.read(1000)
                     self._file.close()
-                    raise LeaseError(f"{node}: expected the node free, found {_told(holder)}; wait for its end") from error
+                    raise LeaseError(
+                        f"{node}: expected the node free, found {_told(holder)}; wait for its end"
+                    ) from error
                 time.sleep(0.1)
         self._file.seek(0)
         self._file.truncate()

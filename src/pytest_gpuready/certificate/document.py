@@ -30,7 +30,7 @@ class Doc(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Base of all parts of the document."""
 
 
-class WatchEntry(Doc, kw_only=True):
+class WatchEntry(Doc, frozen=True, kw_only=True):
     """What was watched on the part during the measurement: facts for people, series for plots."""
 
     facts: dict[str, str] = {}
@@ -38,7 +38,7 @@ class WatchEntry(Doc, kw_only=True):
     series: dict[str, list[float]] = {}
 
 
-class PartEntry(Doc, kw_only=True):
+class PartEntry(Doc, frozen=True, kw_only=True):
     """One clause on one part.
 
     `line` is the one-line finding (set where the outcome is not PASS, OBSERVED or NOT APPLICABLE), `action` what to
@@ -65,7 +65,7 @@ class PartEntry(Doc, kw_only=True):
     log: list[str] = []
 
 
-class ClauseEntry(Doc, kw_only=True):
+class ClauseEntry(Doc, frozen=True, kw_only=True):
     """One clause of the profile with all its parts."""
 
     id: str
@@ -93,7 +93,7 @@ class ClauseEntry(Doc, kw_only=True):
     parts: list[PartEntry]
 
 
-class SuiteEntry(Doc, kw_only=True):
+class SuiteEntry(Doc, frozen=True, kw_only=True):
     """One suite: the clauses of one subject, in the order of the profile."""
 
     id: str
@@ -103,7 +103,7 @@ class SuiteEntry(Doc, kw_only=True):
     clauses: list[ClauseEntry]
 
 
-class GpuEntry(Doc, kw_only=True):
+class GpuEntry(Doc, frozen=True, kw_only=True):
     """One expected GPU; fields are "" where nobody could say."""
 
     part: str
@@ -124,7 +124,7 @@ class GpuEntry(Doc, kw_only=True):
     nvlinks: str = ""
 
 
-class NodeEntry(Doc, kw_only=True):
+class NodeEntry(Doc, frozen=True, kw_only=True):
     """One expected node."""
 
     name: str
@@ -138,7 +138,7 @@ class NodeEntry(Doc, kw_only=True):
     gpus: list[GpuEntry]
 
 
-class ProfileEntry(Doc, kw_only=True):
+class ProfileEntry(Doc, frozen=True, kw_only=True):
     """The profile that was applied."""
 
     name: str
@@ -148,7 +148,7 @@ class ProfileEntry(Doc, kw_only=True):
     notes: list[str] = []
 
 
-class SiteEntry(Doc, kw_only=True):
+class SiteEntry(Doc, frozen=True, kw_only=True):
     """The site file that was applied."""
 
     name: str
@@ -158,14 +158,14 @@ class SiteEntry(Doc, kw_only=True):
     agreement: str = ""
 
 
-class ExclusionEntry(Doc, kw_only=True):
+class ExclusionEntry(Doc, frozen=True, kw_only=True):
     """A clause that was taken out, with its reason."""
 
     clause: str
     reason: str
 
 
-class EvidenceEntry(Doc, kw_only=True):
+class EvidenceEntry(Doc, frozen=True, kw_only=True):
     """One raw output: the command that gave it, its size and digest; the file lies under `evidence/`."""
 
     sha256: str
@@ -178,7 +178,7 @@ class EvidenceEntry(Doc, kw_only=True):
     duration_s: float
 
 
-class Counts(Doc, kw_only=True):
+class Counts(Doc, frozen=True, kw_only=True):
     """How many clause x part cells have which outcome."""
 
     clauses: int
@@ -186,7 +186,7 @@ class Counts(Doc, kw_only=True):
     outcomes: dict[str, int]
 
 
-class Certificate(Doc, kw_only=True):
+class Certificate(Doc, frozen=True, kw_only=True):
     """The whole certificate."""
 
     schema: Literal["gpuready-certificate/1"] = "gpuready-certificate/1"

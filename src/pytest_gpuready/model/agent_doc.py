@@ -19,7 +19,7 @@ class Wire(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Base of all wire types."""
 
 
-class Envelope(Wire, kw_only=True):
+class Envelope(Wire, frozen=True, kw_only=True):
     """Around every document: who speaks, on which boot, in which format. `data` is the probe's own document."""
 
     gpuready_agent: int
@@ -32,7 +32,7 @@ class Envelope(Wire, kw_only=True):
 # --- probe "node": no NVML, no CUDA; what the kernel shows ------------------------------------------------------------
 
 
-class PciLink(Wire, kw_only=True):
+class PciLink(Wire, frozen=True, kw_only=True):
     """A PCIe link as sysfs shows it: GT/s per lane and lanes, now and at most. None where sysfs has no such file."""
 
     speed_gt_per_s: float | None = None
@@ -41,14 +41,14 @@ class PciLink(Wire, kw_only=True):
     width_max: int | None = None
 
 
-class PciBridge(Wire, kw_only=True):
+class PciBridge(Wire, frozen=True, kw_only=True):
     """A bridge or switch port between a GPU and the root complex."""
 
     bdf: str
     link: PciLink
 
 
-class PciGpu(Wire, kw_only=True):
+class PciGpu(Wire, frozen=True, kw_only=True):
     """An NVIDIA display function (class 0x03xx) on the PCI bus; `path` goes up from the GPU to the root port."""
 
     bdf: str
@@ -58,14 +58,14 @@ class PciGpu(Wire, kw_only=True):
     path: list[PciBridge] = []
 
 
-class LogLine(Wire, kw_only=True):
+class LogLine(Wire, frozen=True, kw_only=True):
     """One kernel-log line: seconds since boot and text. Only lines about GPUs, NVSwitches, PCIe and AER are kept."""
 
     t: float
     text: str
 
 
-class KernelLog(Wire, kw_only=True):
+class KernelLog(Wire, frozen=True, kw_only=True):
     """The kernel log since boot. `complete` is False where the ring buffer has lost its beginning; `problem` says why
     nothing could be read. `total_lines` counts all lines read, before the filter."""
 
@@ -76,14 +76,14 @@ class KernelLog(Wire, kw_only=True):
     problem: str = ""
 
 
-class NcclConf(Wire, kw_only=True):
+class NcclConf(Wire, frozen=True, kw_only=True):
     """Settings found in an nccl.conf, one NAME=VALUE an entry."""
 
     path: str
     settings: list[str]
 
 
-class NodeDoc(Wire, kw_only=True):
+class NodeDoc(Wire, frozen=True, kw_only=True):
     """What a node says about itself without any NVIDIA library."""
 
     hostname: str
@@ -114,7 +114,7 @@ class NodeDoc(Wire, kw_only=True):
 # --- probe "nvml" -----------------------------------------------------------------------------------------------------
 
 
-class NvLinkDoc(Wire, kw_only=True):
+class NvLinkDoc(Wire, frozen=True, kw_only=True):
     """One NVLink. `version` is "4.0" (not NVML's enum), `speed_mb_per_s` raw, per direction. Error counters are read
     twice, `window_s` apart (see NvmlDoc): before and after."""
 
@@ -131,7 +131,7 @@ class NvLinkDoc(Wire, kw_only=True):
     errors: dict[str, str] = {}
 
 
-class ProcessDoc(Wire, kw_only=True):
+class ProcessDoc(Wire, frozen=True, kw_only=True):
     """A process that uses the GPU."""
 
     pid: int
@@ -139,7 +139,7 @@ class ProcessDoc(Wire, kw_only=True):
     used_mib: int | None = None
 
 
-class GpuDoc(Wire, kw_only=True):
+class GpuDoc(Wire, frozen=True, kw_only=True):
     """One GPU as NVML shows it."""
 
     bdf: str
@@ -208,7 +208,7 @@ class GpuDoc(Wire, kw_only=True):
     errors: dict[str, str] = {}
 
 
-class NvmlDoc(Wire, kw_only=True):
+class NvmlDoc(Wire, frozen=True, kw_only=True):
     """All GPUs of a node as NVML shows them. `problem` is set, and `gpus` empty, where NVML itself does not answer."""
 
     problem: str = ""
@@ -230,7 +230,7 @@ class NvmlDoc(Wire, kw_only=True):
 # --- probes "copies" (one GPU) and "copies-together" (all GPUs of the node) -------------------------------------------
 
 
-class WatchDoc(Wire, kw_only=True):
+class WatchDoc(Wire, frozen=True, kw_only=True):
     """What was seen on one GPU around and during a load.
 
     `before` and `after` are counters by name (pcie_replay, pcie_nak_sent, pcie_nak_received, pcie_bad_tlp,
@@ -253,7 +253,7 @@ class WatchDoc(Wire, kw_only=True):
     errors: dict[str, str] = {}
 
 
-class CopyDoc(Wire, kw_only=True):
+class CopyDoc(Wire, frozen=True, kw_only=True):
     """One kind of copy: "h2d", "d2h" or "bidirectional" (GB/s of each direction, and both together as `gb_per_s`)."""
 
     kind: str
@@ -266,7 +266,7 @@ class CopyDoc(Wire, kw_only=True):
     """True where the bytes that arrived were compared with those sent."""
 
 
-class AerDoc(Wire, kw_only=True):
+class AerDoc(Wire, frozen=True, kw_only=True):
     """AER totals summed over the GPU and its path, before and after; None where sysfs has none."""
 
     correctable: tuple[int, int] | None = None
@@ -274,7 +274,7 @@ class AerDoc(Wire, kw_only=True):
     nonfatal: tuple[int, int] | None = None
 
 
-class CopiesDoc(Wire, kw_only=True):
+class CopiesDoc(Wire, frozen=True, kw_only=True):
     """Host copies of one GPU. `problem` is set where CUDA did not get as far as a number."""
 
     bdf: str
@@ -293,7 +293,7 @@ class CopiesDoc(Wire, kw_only=True):
     packages: dict[str, str] = {}
 
 
-class TogetherDoc(Wire, kw_only=True):
+class TogetherDoc(Wire, frozen=True, kw_only=True):
     """Host-to-device copies of all GPUs of the node at the same time: bdf -> GB/s."""
 
     problem: str = ""

@@ -1,0 +1,133 @@
+"""From the store to verdicts: which probe answers a metric, what it found on a part, and what follows.
+
+All of it is derived from stored results, so every process of a run, and anybody who judges it again, comes to the
+same verdicts. Nothing in here raises for what a node did or failed to do: that is a `Problem` of its part alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_gpuready.campaign.store import Store, Taken, key_of
+from pytest_gpuready.judge import Found, judge
+from pytest_gpuready.model import (
+    Clause,
+    Inventory,
+    Measurement,
+    Node,
+    Outcome,
+    Part,
+    Problem,
+    ProblemKind,
+    Profile,
+    Value,
+    Verdict,
+)
+from pytest_gpuready.probes import Probe
+
+RETEST_RUNS = 2
+
+
+class Findings:
+    """What was found, clause by clause and part by part; measures what nobody has measured yet."""
+
+    def __init__(self, *, store: Store, probes: Sequence[Probe], profile: Profile, inventory: Inventory) -> None:
+        self.profile = profile
+        self.inventory = inventory
+        self._store = store
+        self._probe_of = {metric: probe for probe in probes for metric in probe.metrics}
+        self._read: dict[str, dict[tuple[str, str], Found]] = {}
+        self._problems: dict[str, str] = {}
+
+    def found(self, metric: str, part: Part, *, take: bool = True) -> Found:
+        """The measurement of this metric on this part, or the problem; with `take` it is measured if need be.
+
+        Raises:
+            StoreError: the run directory cannot be used.
+        """
+        probe = self._probe_of.get(metric)
+        node = self.inventory.node(part.node)
+        if probe is None:
+            return _problem(metric, part, f"{part.label}: no probe answers {metric}")
+        scopes = [s for s in probe.scopes(node) if s in (part, node.part)]
+        if not scopes:
+            slot = self.inventory.slot(part)
+            gone = "no GPU was found in its place" if slot is None or slot.gpu is None else "it cannot be asked"
+            return _problem(metric, part, f"{part.label}: {gone}, so {metric} was not measured")
+        key = key_of(probe.name, scopes[0].name)
+        answers = self._answers(probe, node, scopes[0], take=take)
+        if answers is None:
+            return _problem(metric, part, f"{part.label}: {metric} was not measured")
+        default = self._problems.get(key) or f"{part.label}: {probe.name} says nothing about {metric}"
+        return answers.get((metric, part.name)) or _problem(metric, part, default)
+
+    def verdict(self, clause: Clause, part: Part, *, take: bool = True) -> Verdict:
+        """The verdict of a clause on a part, judged from the store.
+
+        Raises:
+            StoreError: the run directory cannot be used.
+        """
+        node = self.inventory.node(part.node)
+        if clause.not_applicable or clause.excluded:
+            return judge(clause, part.name, None, peers={}, virtual=bool(node.virtual))
+        found = self.found(clause.metric, part, take=take)
+        peers = self.peers(clause.metric, part) if clause.limit and clause.limit.uniform else {}
+        return judge(clause, part.name, found, peers=peers, virtual=bool(node.virtual))
+
+    def peers(self, metric: str, part: Part) -> dict[str, Value]:
+        """Values of a metric on all parts of the same kind on this node, as far as they are stored."""
+        node = self.inventory.node(part.node)
+        parts = [node.part] if part.index < 0 else [slot.part for slot in node.slots]
+        found = ((p.name, self.found(metric, p, take=False)) for p in parts)
+        return {name: f.value for name, f in found if isinstance(f, Measurement)}
+
+    def blocked_by(self, level: int, node: Node) -> tuple[Clause, Part] | None:
+        """The first gate clause below `level` that fails on this node; measures what the gates need.
+
+        Raises:
+            StoreError: the run directory cannot be used.
+        """
+        for clause in self.profile.up_to(level - 1):
+            if not clause.gate:
+                continue
+            for part in [p for p in self.inventory.parts(clause.per) if p.node == node.name]:
+                if self.verdict(clause, part).outcome is Outcome.FAIL:
+                    return clause, part
+        return None
+
+    def _answers(self, probe: Probe, node: Node, scope: Part, *, take: bool) -> dict[tuple[str, str], Found] | None:
+        key = key_of(probe.name, scope.name)
+        if key in self._read:
+            return self._read[key]
+        command = probe.command(node, scope)
+        taken = self._store.take(key, command) if take else self._store.read(key)
+        if taken is None:
+            return None
+        answers = self._read_taken(probe, node, scope, taken)
+        if take and not taken.problem and self._wants_retest(probe, answers):
+            taken = self._store.again(key, command, runs=RETEST_RUNS)
+            answers = self._read_taken(probe, node, scope, taken)
+        if taken.problem:
+            self._problems[key] = taken.problem
+        self._read[key] = answers
+        return answers
+
+    def _read_taken(self, probe: Probe, node: Node, scope: Part, taken: Taken) -> dict[tuple[str, str], Found]:
+        if taken.problem:
+            return {}
+        return {(f.metric, f.part): f for f in probe.read(self.inventory, node, scope, taken.results)}
+
+    def _wants_retest(self, probe: Probe, answers: dict[tuple[str, str], Found]) -> bool:
+        """True where a clause that condemns nothing without a retest fails on the first run."""
+        for clause in self.profile.clauses:
+            if not clause.retest or clause.metric not in probe.metrics:
+                continue
+            for (metric, part), found in answers.items():
+                if metric == clause.metric and isinstance(found, Measurement) and not found.repeats:
+                    if judge(clause, part, found, peers={}, virtual=False).outcome is Outcome.FAIL:
+                        return True
+        return False
+
+
+def _problem(metric: str, part: Part, says: str) -> Problem:
+    return Problem(metric=metric, part=part.name, kind=ProblemKind.NOT_MEASURED, says=says)
