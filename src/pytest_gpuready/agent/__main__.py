@@ -1,0 +1,77 @@
+"""`python -m pytest_gpuready.agent PROBE [BDF...]`: one line of JSON on stdout, and nothing else there.
+
+The real stdout is kept aside and file descriptor 1 points to stderr while the probe works: a library that prints
+cannot spoil the document. Exit code 0 means that a document was printed, also one that reports a problem.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pytest_gpuready.model.agent_doc import Wire, encode
+
+USAGE = "expected 'node', 'nvml', 'copies BDF' or 'copies-together BDF...'"
+
+
+def _node(_: Sequence[str]) -> Wire:
+    from pytest_gpuready.agent.node import node  # noqa: PLC0415 - each probe loads only what it needs
+
+    return node()
+
+
+def _nvml(_: Sequence[str]) -> Wire:
+    from pytest_gpuready.agent.nvml import nvml  # noqa: PLC0415 - see above
+
+    return nvml()
+
+
+def _copies(bdfs: Sequence[str]) -> Wire:
+    from pytest_gpuready.agent.copies import copies  # noqa: PLC0415 - see above
+
+    return copies(bdfs[0])
+
+
+def _together(bdfs: Sequence[str]) -> Wire:
+    from pytest_gpuready.agent.copies import together  # noqa: PLC0415 - see above
+
+    return together(tuple(bdfs))
+
+
+# Probe -> what runs it, fewest and most arguments.
+PROBES: dict[str, tuple[Callable[[Sequence[str]], Wire], int, int]] = {
+    "node": (_node, 0, 0),
+    "nvml": (_nvml, 0, 0),
+    "copies": (_copies, 1, 1),
+    "copies-together": (_together, 1, 64),
+}
+
+
+def boot_id(proc: Path = Path("/proc")) -> str:
+    """What the kernel calls this boot; "" where it does not say."""
+    try:
+        return (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one probe and print its document. 0: printed; 2: called wrongly."""
+    probe, *arguments = argv or [""]
+    run, fewest, most = PROBES.get(probe, (None, 0, 0))
+    if run is None or not fewest <= len(arguments) <= most:
+        print(f"gpuready agent: {USAGE}, found {' '.join(argv)!r}", file=sys.stderr)
+        return 2
+    sys.stdout.flush()
+    out = os.dup(1)
+    os.dup2(2, 1)
+    line = encode(probe=probe, host=os.uname().nodename, boot_id=boot_id(), data=run(arguments)) + b"\n"
+    with os.fdopen(out, "wb") as stream:
+        stream.write(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
