@@ -264,6 +264,8 @@ class CopyDoc(Wire, frozen=True, kw_only=True):
     moved_bytes: int
     verified: bool
     """True where the bytes that arrived were compared with those sent."""
+    each: dict[str, float] = {}
+    """For bidirectional: "h2d" and "d2h" -> median GB/s of that direction in the same window."""
 
 
 class AerDoc(Wire, frozen=True, kw_only=True):

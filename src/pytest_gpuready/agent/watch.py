@@ -1,0 +1,143 @@
+"""A watch over one GPU while something else loads it: counters before and after, samples every 0.1 s, kernel log.
+
+    with Watch("0000:19:00.0") as watch:
+        with watch.phase("h2d"):
+            ...
+    watch.doc()
+
+The sampler is a thread of its own and never touches CUDA. A reading that fails does not stop it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from pytest_gpuready.agent.kernel_log import KMSG, LARGEST, kmsg_records, relevant
+from pytest_gpuready.agent.watch_readings import COLUMNS, Readings
+from pytest_gpuready.model.agent_doc import LogLine, WatchDoc
+
+JOIN_S = 5.0
+MOST_SAMPLES = 20_000
+
+
+class Watch:
+    """Watches the GPU at a bus address from `with` to the end of it; `doc()` afterwards."""
+
+    def __init__(self, bdf: str, period_s: float = 0.1, *, kmsg: Path = KMSG, readings: Readings | None = None) -> None:
+        self._readings = readings or Readings(bdf)
+        self._period_s = period_s
+        self._log = KernelWindow(kmsg)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="gpuready-watch", daemon=True)
+        self._began = 0.0
+        self._before: dict[str, int] = {}
+        self._after: dict[str, int] = {}
+        self._rows: list[dict[str, float | None]] = []
+        self._phases: list[tuple[str, float, float]] = []
+        self._lines: list[LogLine] = []
+        self.generation_max: int | None = None
+        self.generation_max_device: int | None = None
+
+    def __enter__(self) -> Watch:
+        self._log.open()
+        self._before = self._readings.counters()
+        self.generation_max = self._readings.generation_max()
+        self.generation_max_device = self._readings.generation_max_device()
+        self._began = time.monotonic()
+        if self._readings.alive:
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop.set()
+        hung = False
+        if self._thread.ident is not None:
+            self._thread.join(JOIN_S)
+            hung = self._thread.is_alive()
+        if hung:  # a getter that never comes back: asking for the counters would hang as well
+            self._readings.errors["sampler"] = f"no answer within {JOIN_S:g} s"
+        else:
+            self._after = self._readings.counters()
+        self._lines = self._log.read()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Name what happens inside: the samples taken meanwhile belong to it."""
+        start = self._now()
+        try:
+            yield
+        finally:
+            self._phases.append((name, start, self._now()))
+
+    def doc(self) -> WatchDoc:
+        """What was seen."""
+        rows = list(self._rows)
+        return WatchDoc(
+            period_s=self._period_s,
+            before=self._before,
+            after=self._after,
+            samples={name: [row[name] for row in rows] for name in COLUMNS},
+            phases=list(self._phases),
+            log=self._lines,
+            log_problem=self._log.problem,
+            errors=dict(self._readings.errors),
+        )
+
+    def _now(self) -> float:
+        return round(time.monotonic() - self._began, 4)
+
+    def _sample(self) -> None:
+        due = self._began
+        while not self._stop.wait(max(0.0, due - time.monotonic())) and len(self._rows) < MOST_SAMPLES:
+            row = self._readings.sample()
+            self._rows.append({"t": self._now(), **row})
+            due = max(due + self._period_s, time.monotonic())
+
+
+class KernelWindow:
+    """Kernel-log lines from `open()` to `read()`. `problem` says why there are none, or that some were lost."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle: int | None = None
+        self.problem = ""
+
+    def open(self) -> None:
+        """Stand at the end of the log as it is now."""
+        try:
+            self._handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+            os.lseek(self._handle, 0, os.SEEK_END)
+        except OSError as error:
+            self.problem = f"{self._path}: {os.strerror(error.errno or 0)}"
+
+    def read(self) -> list[LogLine]:
+        """The lines about GPUs and PCIe that were written since; closes the log."""
+        if self._handle is None:
+            return []
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            while not self.problem and size < LARGEST:
+                try:
+                    piece = os.read(self._handle, 65536)
+                except OSError as error:
+                    if error.errno == errno.EAGAIN:
+                        break
+                    what = "lines were overwritten" if error.errno == errno.EPIPE else os.strerror(error.errno or 0)
+                    self.problem = f"{self._path}: {what}"
+                    break
+                if not piece:
+                    break
+                pieces.append(piece)
+                size += len(piece)
+        finally:
+            os.close(self._handle)
+            self._handle = None
+        return relevant(kmsg_records(b"".join(pieces)))
