@@ -66,7 +66,7 @@ def kernel_log(kmsg: Path = KMSG, journal: Sequence[str] = JOURNAL) -> KernelLog
     return ring
 
 
-def read_kmsg(path: Path, *, from_now: bool = False) -> bytes:
+def read_kmsg(path: Path) -> bytes:
     """All records that are there now, one after the other; an ordinary file reads the same way. Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     pieces, size = [], 0

@@ -1,13 +1,42 @@
 """Frozen nouns: what is promised (clause, limit), what is there (node, GPU), what was measured, what follows from it.
 
 No I/O and no pytest in here. Bad objects cannot exist: invariants are checked when an object is made.
+Names are loaded when first asked for: the agent needs the wire format alone and must start fast on the node.
 """
 
-from pytest_gpuready.model.clause import Clause, Limit, Profile, Source
-from pytest_gpuready.model.command import Command, CommandResult
-from pytest_gpuready.model.hardware import Gpu, Inventory, Node, Part, Slot
-from pytest_gpuready.model.measurement import Measurement, Problem, ProblemKind, Value, Watch
-from pytest_gpuready.model.verdict import Outcome, Status, Verdict
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_gpuready.model.clause import Clause, Limit, Profile, Source
+    from pytest_gpuready.model.command import Command, CommandResult
+    from pytest_gpuready.model.hardware import Gpu, Inventory, Node, Part, Slot
+    from pytest_gpuready.model.measurement import Measurement, Problem, ProblemKind, Value, Watch
+    from pytest_gpuready.model.verdict import Outcome, Status, Verdict
+
+_HOME = {
+    "Clause": "clause",
+    "Limit": "clause",
+    "Profile": "clause",
+    "Source": "clause",
+    "Command": "command",
+    "CommandResult": "command",
+    "Gpu": "hardware",
+    "Inventory": "hardware",
+    "Node": "hardware",
+    "Part": "hardware",
+    "Slot": "hardware",
+    "Measurement": "measurement",
+    "Problem": "measurement",
+    "ProblemKind": "measurement",
+    "Value": "measurement",
+    "Watch": "measurement",
+    "Outcome": "verdict",
+    "Status": "verdict",
+    "Verdict": "verdict",
+}
 
 __all__ = [
     "Clause",
@@ -30,3 +59,12 @@ __all__ = [
     "Verdict",
     "Watch",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The noun of this name, from the module that holds it."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    noun: object = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = noun
+    return noun

@@ -1,0 +1,124 @@
+"""What the agent printed -> its document, or one line that says why there is none.
+
+The agent speaks to us from a machine that may be broken: the output is bounded in size, must be exactly one JSON
+document of our protocol, and no field more or less than that says.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from pytest_gpuready.errors import ParseError, ToolError
+from pytest_gpuready.model import CommandResult
+from pytest_gpuready.model.agent_doc import PROTOCOL, CopiesDoc, Envelope, NodeDoc, NvmlDoc, TogetherDoc, Wire
+
+LARGEST = 16 * 2**20
+SHOWN = 80
+
+Document = TypeVar("Document", bound=Wire)
+
+
+class _Head(msgspec.Struct):
+    """The two fields that every protocol version has; the rest is not looked at."""
+
+    gpuready_agent: int
+    probe: str
+
+
+def node_doc(result: CommandResult) -> NodeDoc:
+    """The document of the probe "node". Raises: ToolError, ParseError."""
+    return _data(result, "node", NodeDoc)
+
+
+def nvml_doc(result: CommandResult) -> NvmlDoc:
+    """The document of the probe "nvml". Raises: ToolError, ParseError."""
+    return _data(result, "nvml", NvmlDoc)
+
+
+def copies_doc(result: CommandResult) -> CopiesDoc:
+    """The document of the probe "copies". Raises: ToolError, ParseError."""
+    return _data(result, "copies", CopiesDoc)
+
+
+def together_doc(result: CommandResult) -> TogetherDoc:
+    """The document of the probe "copies-together". Raises: ToolError, ParseError."""
+    return _data(result, "copies-together", TogetherDoc)
+
+
+def envelope(result: CommandResult, probe: str) -> Envelope:
+    """What stands around the document: host and boot. Raises: ToolError, ParseError."""
+    where = _where(result)
+    _ended_well(result, where)
+    raw = result.stdout.encode("utf-8", "replace").strip()
+    if len(raw) > LARGEST:
+        raise ParseError(f"{where}: expected at most {LARGEST // 2**20} MiB, found {len(raw)} bytes; read its stderr")
+    try:
+        head = msgspec.json.decode(raw, type=_Head)
+    except msgspec.DecodeError as error:
+        raise ParseError(
+            f"{where}: expected one line of JSON, found {quote(result.stdout)} ({error}); {_AGAIN}"
+        ) from error
+    if head.gpuready_agent != PROTOCOL:
+        raise ParseError(
+            f"{where}: expected agent protocol {PROTOCOL}, found {head.gpuready_agent}; "
+            "install the same version of pytest-gpuready on the node"
+        )
+    if head.probe != probe:
+        raise ParseError(f"{where}: expected a document of probe {probe!r}, found {quote(head.probe)}; {_AGAIN}")
+    try:
+        return msgspec.json.decode(raw, type=Envelope)
+    except msgspec.DecodeError as error:
+        raise ParseError(
+            f"{where}: expected an agent envelope, found {quote(result.stdout)} ({error}); {_SAME}"
+        ) from error
+
+
+def quote(text: str) -> str:
+    """The first 80 characters in quotes, control characters and anything beyond ASCII written as escapes."""
+    shown = text[:SHOWN].encode("ascii", "backslashreplace").decode("ascii")
+    shown = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in shown)
+    return f"'{shown}'" + (" .." if len(text) > SHOWN else "")
+
+
+_AGAIN = "run the command on the node by hand"
+_SAME = "install the same version of pytest-gpuready on the node"
+
+
+def _data(result: CommandResult, probe: str, kind: type[Document]) -> Document:
+    around = envelope(result, probe)
+    try:
+        return msgspec.json.decode(around.data, type=kind)
+    except msgspec.DecodeError as error:
+        found = quote(bytes(around.data).decode("utf-8", "replace"))
+        raise ParseError(
+            f"{_where(result)}: expected a {kind.__name__}, found {found} ({quote(str(error))}); {_SAME}"
+        ) from error
+
+
+def _where(result: CommandResult) -> str:
+    return f"{result.command.line} on {result.command.node}"
+
+
+def _ended_well(result: CommandResult, where: str) -> None:
+    """Raises ToolError unless the command ended by itself, in time, with 0."""
+    last = _last_line(result.stderr)
+    if result.unkillable:
+        raise ToolError(
+            f"{where}: expected an answer within {result.command.timeout_s:g} s, found a process that cannot be killed "
+            f"({quote(result.unkillable)}); the driver hangs: read the kernel log and reboot the node"
+        )
+    if result.timed_out:
+        raise ToolError(
+            f"{where}: expected an answer within {result.command.timeout_s:g} s, found none; the driver may hang: "
+            f"read the kernel log for NVRM lines{last}"
+        )
+    if result.exit_code != 0:
+        code = "no exit code" if result.exit_code is None else f"exit code {result.exit_code}"
+        raise ToolError(f"{where}: expected exit code 0, found {code}{last}; {_AGAIN}")
+
+
+def _last_line(stderr: str) -> str:
+    lines = [line for line in stderr[-4096:].splitlines() if line.strip()]
+    return f", last line on stderr {quote(lines[-1].strip())}" if lines else ""
