@@ -1,0 +1,76 @@
+"""What a profile file may say. Every field of a clause is optional here: a child gives only what it changes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+Text = Annotated[str, Meta(max_length=400)]
+FilledText = Annotated[str, Meta(min_length=1, max_length=400)]
+ClauseId = Annotated[str, Meta(pattern="^[A-Z][A-Z0-9]{0,15}-[0-9]{1,4}$")]
+PciId = Annotated[str, Meta(pattern="^[0-9a-f]{4}:[0-9a-f]{4}$")]
+Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Need = Literal["nvlink", "nvswitch", "peers"]
+
+
+class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Base of all parts of a profile file."""
+
+
+class SourceEntry(Entry, frozen=True, kw_only=True):
+    """Where a limit comes from."""
+
+    kind: Literal["datasheet", "contract", "baseline", "rule", "declared"]
+    cite: FilledText
+    date: Text = ""
+    sample: Annotated[int, Meta(ge=0)] = 0
+
+
+class LimitEntry(Entry, frozen=True, kw_only=True):
+    """A limit, always whole: a child that gives one replaces the inherited one."""
+
+    source: SourceEntry | UnsetType = UNSET
+    unit: Text = ""
+    at_least: float | UnsetType = UNSET
+    at_most: float | UnsetType = UNSET
+    equals: int | float | str | UnsetType = UNSET
+    uniform: bool = False
+    marginal: float | UnsetType = UNSET
+    ceiling: float | UnsetType = UNSET
+    ceiling_reason: Text = ""
+
+
+class ClauseEntry(Entry, frozen=True, kw_only=True):
+    """A clause, or the part of it that a child adds or changes."""
+
+    suite: Annotated[str, Meta(pattern="^[a-z][a-z0-9_]{0,63}$")] | UnsetType = UNSET
+    level: Annotated[int, Meta(ge=1, le=4)] | UnsetType = UNSET
+    metric: FilledText | UnsetType = UNSET
+    per: Literal["node", "gpu"] | UnsetType = UNSET
+    gate: bool = False
+    required: bool = True
+    hidden_in_vm: bool = False
+    needs: Need | list[Need] = []
+    retest: bool = False
+    not_applicable: Text = ""
+    headline: Text = ""
+    action: Text = ""
+    context: list[FilledText] = []
+    unit: Text = ""
+    limit: LimitEntry | UnsetType = UNSET
+
+
+class ProfileEntry(Entry, frozen=True, kw_only=True):
+    """A profile file. `extends` names a shipped profile, or a file relative to this one."""
+
+    profile: Name
+    version: FilledText
+    title: FilledText
+    extends: Text = ""
+    pci_ids: list[PciId] = []
+    nvlink: bool | UnsetType = UNSET
+    nvswitch: bool | UnsetType = UNSET
+    notes: list[FilledText] = []
+    clauses: dict[ClauseId, ClauseEntry] = {}

@@ -1,0 +1,193 @@
+"""Rules that a profile must keep beyond its shape; all findings of one pass, each with its line.
+
+What is asked for: every limit has a source, the unit of its metric and a place below physics; every clause can be
+measured, and whoever reads a failing one is told what to do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import string
+from typing import Any
+
+from pytest_gpuready.parse.yaml_file import nearest, shown
+from pytest_gpuready.profiles.merge import Merged
+from pytest_gpuready.profiles.metrics import METRICS, UNITS, Metric
+
+PLACEHOLDERS = ("node", "gpu", "module", "bdf", "upstream")
+BOUNDS = ("at_least", "at_most", "equals", "uniform")
+
+
+def lint(merged: Merged) -> None:
+    """Add a finding to `merged` for every rule that its content breaks."""
+    if not merged.broken:
+        _head(merged)
+    for clause, entry in merged.clauses.items():
+        if clause not in merged.broken:
+            _clause(merged, clause, entry)
+
+
+def _head(merged: Merged) -> None:
+    ids = merged.head.get("pci_ids", [])
+    for index, pci_id in enumerate(ids):
+        if pci_id in ids[:index]:
+            merged.head_finding(("pci_ids", index), f"expected every id once, found {shown(pci_id)} twice; keep one")
+    if merged.head["nvswitch"] and not merged.head["nvlink"]:
+        merged.head_finding(
+            ("nvswitch",), "expected nvlink: true beside nvswitch: true, found nvlink: false; correct one"
+        )
+    if not merged.clauses:
+        merged.head_finding(("clauses",), "expected at least one clause, found none; add one, or say extends: base")
+
+
+def _clause(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
+    missing = [key for key in ("suite", "level", "metric", "per") if key not in entry]
+    for key in missing:
+        merged.finding(clause, (), f"expected the key {key!r}, found none; add it, or correct the id of the clause")
+    metric = METRICS.get(entry.get("metric", ""))
+    if "metric" in entry and metric is None:
+        name = entry["metric"]
+        merged.finding(
+            clause, ("metric",), f"expected a known metric, found {shown(name)}{nearest(name, METRICS)}; correct it"
+        )
+    for index, name in enumerate(entry.get("context", [])):
+        if name not in METRICS:
+            near = nearest(name, METRICS)
+            merged.finding(
+                clause, ("context", index), f"expected a known metric, found {shown(name)}{near}; correct it"
+            )
+    if metric:
+        _metric(merged, clause, entry, metric)
+    _role(merged, clause, entry)
+    _action(merged, clause, entry)
+    if "limit" in entry:
+        _limit(merged, clause, entry, metric)
+
+
+def _metric(merged: Merged, clause: str, entry: dict[str, Any], metric: Metric) -> None:
+    if "per" in entry and entry["per"] != metric.per:
+        says = (
+            f"expected {metric.per} ({entry['metric']} is measured per {metric.per}), found {entry['per']}; correct it"
+        )
+        merged.finding(clause, ("per",), says)
+    _unit(merged, clause, ("unit",), metric)
+
+
+def _unit(merged: Merged, clause: str, at: tuple[str, ...], metric: Metric) -> None:
+    entry = merged.clauses[clause]
+    name = entry["metric"]
+    unit = (entry["limit"] if at[0] == "limit" else entry).get("unit", "")
+    if unit == metric.unit:
+        return
+    if unit and unit not in UNITS:
+        says = f"expected one of {', '.join(UNITS)}, found {shown(unit)}{nearest(unit, UNITS)}; correct the unit"
+    else:
+        says = f"expected {metric.unit or 'no unit'} ({name} has it so), found {shown(unit)}; correct the unit"
+    merged.finding(clause, at, says)
+
+
+def _role(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
+    required = entry.get("required", True)
+    if entry.get("gate", False) and not required:
+        merged.finding(clause, ("gate",), "expected a gate to be required, found required: false; say gate: false")
+    if entry.get("headline", "") and not required:
+        merged.finding(clause, ("headline",), 'expected headlines on required clauses only; say headline: ""')
+    if entry.get("not_applicable", "") and "limit" in entry:
+        says = 'expected no limit beside not_applicable, found both; drop one (a child may say not_applicable: "")'
+        merged.finding(clause, ("limit",), says)
+
+
+def _action(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
+    action = entry.get("action", "")
+    if "limit" in entry and not action.strip():
+        merged.finding(
+            clause, ("limit",), "expected an action beside a limit, found none; say what to do when it fails"
+        )
+    try:
+        names = [name for _, name, _, _ in string.Formatter().parse(action) if name is not None]
+    except ValueError:
+        merged.finding(clause, ("action",), f"expected braces in pairs, found {shown(action)}; correct it")
+        return
+    for name in names:
+        if name not in PLACEHOLDERS:
+            known = ", ".join(f"{{{p}}}" for p in PLACEHOLDERS)
+            merged.finding(clause, ("action",), f"expected one of {known}, found {shown('{' + name + '}')}; correct it")
+
+
+def _limit(merged: Merged, clause: str, entry: dict[str, Any], metric: Metric | None) -> None:
+    limit = entry["limit"]
+
+    def wrong(steps: tuple[str, ...], says: str) -> None:
+        merged.finding(clause, ("limit", *steps), says)
+
+    _source(limit, wrong)
+    given = [name for name in BOUNDS if name in limit and limit[name] is not False]
+    if len(given) != 1:
+        found = " and ".join(given) or "none"
+        wrong((), f"expected exactly one of {', '.join(BOUNDS)}, found {found}; keep one")
+    if "uniform" in given and entry.get("per") == "node":
+        wrong(
+            ("uniform",), "expected uniform on a clause per gpu, found it per node; there are no peers to compare with"
+        )
+    if metric:
+        _unit(merged, clause, ("limit", "unit"), metric)
+        _kind(limit, metric, entry["metric"], wrong)
+    if "marginal" in limit:
+        _marginal(limit, wrong)
+    if "ceiling" in limit:
+        _ceiling(limit, wrong)
+    elif metric and metric.unit == "GB/s":
+        wrong((), "expected a ceiling on a bandwidth limit, found none; say what physics allows")
+
+
+def _source(limit: dict[str, Any], wrong: Any) -> None:
+    source = limit.get("source")
+    if source is None:
+        wrong((), "expected a source, found none; say where this limit comes from (kind and cite)")
+        return
+    date = source.get("date", "")
+    if source["kind"] == "baseline" and not (date and source.get("sample", 0)):
+        wrong(
+            ("source",), "expected date and sample on a baseline, found not both; say when and on how many it was taken"
+        )
+    if date:
+        try:
+            datetime.date.fromisoformat(date if len(date) == 10 else "")
+        except ValueError:
+            wrong(("source", "date"), f"expected a date like 2026-11-30, found {shown(date)}; correct it")
+
+
+def _kind(limit: dict[str, Any], metric: Metric, name: str, wrong: Any) -> None:
+    """Word metrics meet words, numbers meet numbers; anything else could never be judged."""
+    for bound in ("at_least", "at_most"):
+        if metric.word and bound in limit:
+            wrong((bound,), f"expected equals or uniform ({name} is a word), found {bound}; correct it")
+    if "equals" in limit and isinstance(limit["equals"], str) is not metric.word:
+        wanted = "a word (quote it)" if metric.word else "a number"
+        wrong(("equals",), f"expected {wanted} for {name}, found {shown(limit['equals'])}; correct it")
+
+
+def _marginal(limit: dict[str, Any], wrong: Any) -> None:
+    marginal = limit["marginal"]
+    if "at_least" in limit and marginal <= limit["at_least"]:
+        wrong(("marginal",), f"expected more than at_least {limit['at_least']:g}, found {marginal:g}; correct one")
+    if "at_most" in limit and marginal >= limit["at_most"]:
+        wrong(("marginal",), f"expected less than at_most {limit['at_most']:g}, found {marginal:g}; correct one")
+    if "at_least" not in limit and "at_most" not in limit:
+        wrong(("marginal",), "expected at_least or at_most beside marginal, found neither; drop it")
+
+
+def _ceiling(limit: dict[str, Any], wrong: Any) -> None:
+    ceiling = limit["ceiling"]
+    if ceiling <= 0:
+        wrong(("ceiling",), f"expected a number above 0, found {ceiling:g}; correct it")
+        return
+    for name in ("at_least", "at_most", "equals", "marginal"):
+        bound = limit.get(name)
+        if not isinstance(bound, (int, float)) or limit.get("ceiling_reason", "").strip():
+            continue
+        if not 0.1 * ceiling <= bound <= ceiling:
+            wrong(
+                (name,),
+                f"expected 10 to 100 % of the ceiling {ceiling:g}, found {bound:g}; correct it or say ceiling_reason",
+            )

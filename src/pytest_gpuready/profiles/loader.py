@@ -1,0 +1,198 @@
+"""From a profile's name or file to a frozen `Profile`: read the chain, merge, lint, build, digest."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pytest_gpuready.errors import ProfileError
+from pytest_gpuready.model import Clause, Limit, Profile, Source
+from pytest_gpuready.parse.yaml_file import Finding, YamlFile, nearest, read_yaml, shown
+from pytest_gpuready.parse.yaml_shape import to_struct
+from pytest_gpuready.profiles.entries import ClauseEntry, LimitEntry
+from pytest_gpuready.profiles.lint import lint
+from pytest_gpuready.profiles.merge import Merged, merge
+
+SHIPPED = Path(__file__).parent / "data"
+MAX_ANCESTORS = 8
+
+
+@functools.cache
+def names() -> tuple[str, ...]:
+    """Names of the shipped profiles, sorted; `base` holds what is true for every model."""
+    return tuple(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
+
+
+def load(name_or_path: str | Path, *, relative_to: Path | None = None) -> Profile:
+    """The profile with this shipped name, or from this file; `relative_to` is the directory of relative paths.
+
+    Raises:
+        ProfileError: one line for everything that is wrong with it or its ancestors.
+    """
+    if isinstance(name_or_path, str) and not _is_path(name_or_path):
+        return _load_shipped(name_or_path)
+    return _load(_read_chain(_read_file(name_or_path, relative_to or Path())))
+
+
+def findings(name_or_path: str | Path) -> tuple[Finding, ...]:
+    """Everything that the linter finds in a profile, in one pass; empty for one that loads.
+
+    Raises:
+        ProfileError: it, or an ancestor, cannot be read as YAML at all.
+    """
+    file = _read_shipped(name_or_path) if isinstance(name_or_path, str) and not _is_path(name_or_path) else None
+    return tuple(_linted(_read_chain(file or _read_file(name_or_path, Path()))).findings)
+
+
+def for_pci_ids(ids: Collection[str]) -> Profile | None:
+    """The shipped profile that most of these PCI ids belong to; give one id per GPU.
+
+    None where no profile knows any of them, or where two know equally many: then nobody is known to be meant.
+    """
+    counts = Counter({name: sum(pci_id in load(name).pci_ids for pci_id in ids) for name in names()}).most_common(2)
+    best = [(name, count) for name, count in counts if count]
+    if not best or (len(best) == 2 and best[0][1] == best[1][1]):
+        return None
+    return load(best[0][0])
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or "\\" in name or name.endswith((".yaml", ".yml"))
+
+
+@functools.cache
+def _load_shipped(name: str) -> Profile:
+    return _load(_read_chain(_read_shipped(name)))
+
+
+@functools.cache
+def _read_shipped(name: str) -> YamlFile:
+    if name not in names():
+        known = ", ".join(names())
+        raise ProfileError(
+            f"profile {shown(name)}: expected one of {known}, or a file ending in .yaml{nearest(name, names())}; "
+            "correct the name"
+        )
+    return read_yaml(SHIPPED / f"{name}.yaml", ProfileError)
+
+
+def _read_file(path: str | Path, directory: Path) -> YamlFile:
+    file = read_yaml(directory / path, ProfileError, name=str(path))
+    data = file.data if isinstance(file.data, dict) else {}
+    if data.get("profile") in names():
+        found = file.finding(
+            ("profile",), f"expected a name of its own, found {shown(data['profile'])}, a shipped profile"
+        )
+        raise ProfileError(f"{found}; rename it")
+    return file
+
+
+def _read_chain(leaf: YamlFile) -> list[YamlFile]:
+    """The file and its ancestors, the oldest first."""
+    chain, seen = [leaf], {_identity(leaf)}
+    while True:
+        data = chain[0].data
+        extends = data.get("extends", "") if isinstance(data, dict) else ""
+        if not extends or not isinstance(extends, str):
+            return chain
+        parent = _read_shipped(extends) if not _is_path(extends) else _read_file(extends, chain[0].directory)
+        if _identity(parent) in seen or len(chain) > MAX_ANCESTORS:
+            found = chain[0].finding(
+                ("extends",), f"expected an ancestor that ends somewhere, found {shown(extends)} again"
+            )
+            raise ProfileError(f"{found}; break the circle")
+        seen.add(_identity(parent))
+        chain.insert(0, parent)
+
+
+def _identity(file: YamlFile) -> Path:
+    return (file.directory / Path(file.name).name).resolve()
+
+
+def _linted(chain: list[YamlFile]) -> Merged:
+    merged = merge(chain)
+    lint(merged)
+    return merged
+
+
+def _load(chain: list[YamlFile]) -> Profile:
+    merged = _linted(chain)
+    if merged.findings:
+        raise ProfileError("\n".join(str(found) for found in merged.findings))
+    try:
+        clauses = tuple(_clause(name, entry) for name, entry in merged.clauses.items())
+        head = merged.head
+        profile = Profile(
+            name=head["profile"],
+            version=head["version"],
+            title=head["title"],
+            pci_ids=tuple(head["pci_ids"]),
+            clauses=clauses,
+            nvlink=head["nvlink"],
+            nvswitch=head["nvswitch"],
+            sha256="",
+            notes=tuple(head["notes"]),
+        )
+    except (ValueError, msgspec.ValidationError) as failed:
+        raise ProfileError(f"{merged.leaf.name}: expected a profile that fits together, found: {failed}") from failed
+    return dataclasses.replace(profile, sha256=_digest(profile))
+
+
+def _clause(name: str, plain: dict[str, Any]) -> Clause:
+    entry = to_struct(plain, ClauseEntry)
+    return Clause(
+        id=name,
+        suite=plain["suite"],
+        level=plain["level"],
+        metric=plain["metric"],
+        per=plain["per"],
+        gate=entry.gate,
+        required=entry.required,
+        hidden_in_vm=entry.hidden_in_vm,
+        needs=(entry.needs,) if isinstance(entry.needs, str) else tuple(entry.needs),
+        retest=entry.retest,
+        not_applicable=entry.not_applicable,
+        headline=entry.headline,
+        action=entry.action,
+        context=tuple(entry.context),
+        unit=entry.unit,
+        limit=_limit(entry.limit) if isinstance(entry.limit, LimitEntry) else None,
+    )
+
+
+def _limit(entry: LimitEntry) -> Limit:
+    source = entry.source
+    if isinstance(source, msgspec.UnsetType):
+        raise ValueError("limit: expected a source, found none")
+    equals = entry.equals
+    if isinstance(equals, float) and equals.is_integer():
+        equals = int(equals)  # 18.0 and 18 are one promise and get one digest
+    return Limit(
+        source=Source(kind=source.kind, cite=source.cite, date=source.date, sample=source.sample),
+        unit=entry.unit,
+        at_least=_number(entry.at_least),
+        at_most=_number(entry.at_most),
+        equals=None if isinstance(equals, msgspec.UnsetType) else equals,
+        uniform=entry.uniform,
+        marginal=_number(entry.marginal),
+        ceiling=_number(entry.ceiling),
+        ceiling_reason=entry.ceiling_reason,
+    )
+
+
+def _number(value: float | msgspec.UnsetType) -> float | None:
+    return None if isinstance(value, msgspec.UnsetType) else float(value)
+
+
+def _digest(profile: Profile) -> str:
+    """Digest of what the profile says, not of how it is written: comments, quotes and `extends` do not count."""
+    canonical = json.dumps(dataclasses.asdict(profile), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

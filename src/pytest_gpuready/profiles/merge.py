@@ -1,0 +1,64 @@
+"""A profile and its ancestors laid over each other; every field remembers the file that said it last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_gpuready.parse.yaml_file import Finding, Path_, YamlFile
+from pytest_gpuready.parse.yaml_shape import shape_findings
+from pytest_gpuready.profiles.entries import ProfileEntry
+
+
+@dataclass(slots=True)
+class Merged:
+    """The merged content of a chain of files as plain data. `broken` are places whose shape is wrong already."""
+
+    leaf: YamlFile
+    head: dict[str, Any]
+    clauses: dict[str, dict[str, Any]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    _said: dict[tuple[str, str], YamlFile] = field(default_factory=dict)
+    _last: dict[str, YamlFile] = field(default_factory=dict)
+
+    def finding(self, clause: str, steps: Path_, says: str) -> None:
+        """Add a finding about a clause, at the line that said the field last."""
+        file = self._said.get((clause, str(steps[0])), self._last[clause]) if steps else self._last[clause]
+        self.findings.append(file.finding(("clauses", clause, *steps), says))
+
+    def head_finding(self, path: Path_, says: str) -> None:
+        self.findings.append(self.leaf.finding(path, says))
+
+
+def merge(chain: list[YamlFile]) -> Merged:
+    """Lay the files over each other, the oldest ancestor first.
+
+    A clause that a child calls not applicable loses its inherited limit. Notes add up; PCI ids are the child's alone.
+    """
+    merged = Merged(leaf=chain[-1], head={"nvlink": False, "nvswitch": False, "notes": []})
+    for file in chain:
+        wrong = shape_findings(file, ProfileEntry)
+        merged.findings.extend(wrong)
+        data: dict[str, Any] = file.data if isinstance(file.data, dict) else {}
+        if any(not found.path.startswith("$.clauses.") for found in wrong):
+            merged.broken.add("")
+        else:
+            notes = merged.head["notes"] + data.get("notes", [])
+            merged.head = {**merged.head, "pci_ids": [], **data, "notes": notes}
+        entries = data.get("clauses", {})
+        for clause, entry in entries.items() if isinstance(entries, dict) else ():
+            at = file.finding(("clauses", clause), "").path
+            if not isinstance(entry, dict) or any(
+                f.path == at or f.path.startswith((f"{at}.", f"{at}[")) for f in wrong
+            ):
+                merged.broken.add(clause)
+                continue
+            inherited = dict(merged.clauses.get(clause, {}))
+            if entry.get("not_applicable"):
+                inherited.pop("limit", None)
+            merged.clauses[clause] = {**inherited, **entry}
+            merged._last[clause] = file
+            for key in entry:
+                merged._said[clause, key] = file
+    return merged

@@ -1,0 +1,97 @@
+"""Every metric that a clause may name: its unit, what it is measured on, whether it is a word, and what it says.
+
+Metric ids are public and stable. A clause with a metric that is not in here does not load: nothing would ever
+measure it, and a misspelt one must not end as a clause that nobody notices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. `word` metrics are compared by `equals` or `uniform`, never by a bound."""
+
+    unit: str
+    per: str
+    says: str
+    word: bool = False
+
+
+def _gpu(says: str, unit: str = "") -> Metric:
+    return Metric(unit, "gpu", says)
+
+
+def _word(says: str) -> Metric:
+    return Metric("", "gpu", says, word=True)
+
+
+METRICS: dict[str, Metric] = {
+    # what the GPU is
+    "gpu.present": _word("Whether the expected GPU is on the PCI bus and answers NVML."),
+    "gpu.pci_id": _word("PCI vendor and device id, 10de:2335."),
+    "gpu.memory.total": _gpu("Memory that NVML counts in all.", "MiB"),
+    "gpu.vbios": _word("VBIOS version."),
+    "gpu.inforom.image": _word("InfoROM image version."),
+    "inforom.valid": _word("Whether the checksum of the InfoROM holds."),
+    "driver.agreement": Metric("", "node", "Whether kernel module, NVML, CUDA and GSP are of one version.", word=True),
+    # memory errors
+    "ecc.mode": _word("ECC now and after the next reboot."),
+    "ecc.uncorrected.volatile": _gpu("Uncorrected ECC errors since the driver loaded."),
+    "ecc.uncorrected.aggregate": _gpu("Uncorrected ECC errors in the life of the board."),
+    "ecc.corrected.volatile": _gpu("Corrected ECC errors since the driver loaded."),
+    "remap.pending": _gpu("Rows that wait for a reset to be remapped: 1 or 0."),
+    "remap.failure": _gpu("Whether a row remap has failed: 1 or 0."),
+    "remap.correctable": _gpu("Rows remapped because of corrected errors; context, no clause of its own."),
+    "remap.uncorrectable": _gpu("Rows remapped because of uncorrectable errors."),
+    "retired_pages.pending": _gpu("Pages that wait for retirement, before Ampere."),
+    "recovery.action": _word("What the driver asks for to recover the GPU."),
+    # modes and settings
+    "mig.mode": _word("MIG now and after the next reset."),
+    "compute.mode": _word("Who may use the GPU."),
+    "persistence.mode": _word("Whether the driver stays loaded between jobs."),
+    "power.limit.below_default": _gpu("How far the enforced power limit lies under the default one.", "W"),
+    "power.limit.default": _gpu("Power limit that the board asks for.", "W"),
+    "clock.locked": _word("Whether clocks are held away from their defaults."),
+    "clock.event_reasons": _word("Clock-event reasons beyond the benign ones."),
+    "temperature.gpu.margin": _gpu("Degrees between the GPU and its slowdown temperature.", "C"),
+    "temperature.memory.margin": _gpu("Degrees between the memory and its maximum.", "C"),
+    "processes.foreign": _gpu("Processes of others on the GPU."),
+    # fabric and kernel log
+    "fabric.state": _word("Registration of the GPU with the NVLink fabric."),
+    "xid.hardware": _gpu("Xids of the hardware class in the kernel log since boot."),
+    "xid.application": _gpu("Xids of the application class in the kernel log since boot."),
+    "xid.unplaced": Metric("", "node", "Hardware Xids on an address that no expected GPU has."),
+    "sxid.fatal": Metric("", "node", "Fatal SXids of NVSwitches in the kernel log since boot."),
+    "sxid.nonfatal": Metric("", "node", "Other SXids of NVSwitches in the kernel log since boot."),
+    "environment.foreign": Metric("", "node", "NCCL and CUDA settings that nobody allowed."),
+    "nouveau.loaded": Metric("", "node", "Whether the nouveau driver is loaded.", word=True),
+    "gpu.unexpected": Metric("", "node", "GPUs found that nobody expects."),
+    # NVLink
+    "nvlink.links.active": _gpu("NVLinks that are active."),
+    "nvlink.version": _word("NVLink version of the links, 4.0."),
+    "nvlink.speed": _gpu("Raw rate of the slowest link, one direction.", "MB/s"),
+    "nvlink.errors": _gpu("Growth of replay, recovery and CRC counters while they were watched."),
+    "nvlink.errors.total": _gpu("Replay, recovery and CRC counters since the driver loaded."),
+    "nvlink.topology": _gpu("NVLinks to the worst connected peer."),
+    # PCIe, read while data moves
+    "pcie.link.generation": _gpu("Lowest link generation under load."),
+    "pcie.link.width": _gpu("Fewest lanes under load."),
+    "pcie.slot.generation": _gpu("Generation that card and slot can both do."),
+    "pcie.path.bandwidth": _gpu("Theory of the narrowest link up to the root port, one direction.", "GB/s"),
+    "pcie.h2d.bandwidth": _gpu("Copy from pinned host memory to the GPU.", "GB/s"),
+    "pcie.d2h.bandwidth": _gpu("Copy from the GPU to pinned host memory.", "GB/s"),
+    "pcie.bidirectional.bandwidth": _gpu("Both copies at once, both directions together.", "GB/s"),
+    "pcie.h2d.concurrent": _gpu("Copy to this GPU while all others copy too.", "GB/s"),
+    "pcie.errors.fatal": _gpu("Fatal and non-fatal PCIe errors while data moved."),
+    "pcie.replays": _gpu("Replays of the link layer.", "per TB"),
+    "pcie.errors.nak": _gpu("NAKs sent and received.", "per TB"),
+    "pcie.errors.bad_tlp": _gpu("Bad TLPs.", "per TB"),
+    "pcie.errors.receiver": _gpu("Receiver errors.", "per TB"),
+    "pcie.errors.lane": _gpu("Lane errors.", "per TB"),
+    "pcie.aer.correctable": _gpu("Correctable AER errors on the path.", "per TB"),
+    "pcie.aer.uncorrectable": _gpu("Uncorrectable AER errors on the path while data moved."),
+}
+
+UNITS: tuple[str, ...] = tuple(sorted({m.unit for m in METRICS.values() if m.unit}))
