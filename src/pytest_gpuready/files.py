@@ -5,20 +5,31 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Put `data` in place of `path` in one step; on any error the old file stays and nothing half-written is left."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    write_together({path: data})
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """Put several files in place, all or none: renaming starts when every one of them is whole on the disk."""
+    written: list[tuple[Path, Path]] = []
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        for path, data in files.items():
+            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+            written.append((Path(name), path))
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(descriptor, 0o644)
+                file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+        for temporary, path in written:
+            temporary.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
+        for temporary, _ in written:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
         raise

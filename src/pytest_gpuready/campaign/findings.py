@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_gpuready.campaign.store import Store, Taken, key_of
+from pytest_gpuready.inventory import applies
 from pytest_gpuready.judge import Found, judge
 from pytest_gpuready.model import (
     Clause,
@@ -67,12 +68,23 @@ class Findings:
         Raises:
             StoreError: the run directory cannot be used.
         """
+        reason = self.not_applicable(clause, self.inventory.node(part.node))
+        if reason:
+            outcome = Outcome.NOT_APPLICABLE
+            return Verdict(clause=clause.id, part=part.name, outcome=outcome, limit=clause.limit, reason=reason)
+        return self.judge(clause, part, self.found(clause.metric, part, take=take))
+
+    def judge(self, clause: Clause, part: Part, found: Found) -> Verdict:
+        """The verdict of a clause about something found on a part."""
         node = self.inventory.node(part.node)
-        if clause.not_applicable or clause.excluded:
-            return judge(clause, part.name, None, peers={}, virtual=bool(node.virtual))
-        found = self.found(clause.metric, part, take=take)
         peers = self.peers(clause.metric, part) if clause.limit and clause.limit.uniform else {}
         return judge(clause, part.name, found, peers=peers, virtual=bool(node.virtual))
+
+    def not_applicable(self, clause: Clause, node: Node) -> str:
+        """Why this clause has nothing to judge on this node: profile, site file or inventory say so; else ""."""
+        if clause.excluded:
+            return f"excluded by the site file: {clause.excluded}"
+        return clause.not_applicable or applies(clause, node)
 
     def peers(self, metric: str, part: Part) -> dict[str, Value]:
         """Values of a metric on all parts of the same kind on this node, as far as they are stored."""
@@ -94,6 +106,24 @@ class Findings:
                 if self.verdict(clause, part).outcome is Outcome.FAIL:
                     return clause, part
         return None
+
+    def outcomes_of(self, probe: Probe, scope: Part) -> list[Outcome]:
+        """Outcomes, from what is stored, of all clauses that this scope of the probe answers and that apply."""
+        node = self.inventory.node(scope.node)
+        parts = [node.part, *(slot.part for slot in node.slots)] if scope == node.part else [scope]
+        outcomes = [
+            self.verdict(clause, part, take=False).outcome
+            for clause in self.profile.clauses
+            if clause.metric in probe.metrics
+            for part in parts
+            if (clause.per == "node") == (part.index < 0)
+        ]
+        return [outcome for outcome in outcomes if outcome is not Outcome.NOT_APPLICABLE]
+
+    def reread(self) -> None:
+        """Forget what was read: the store has changed."""
+        self._read.clear()
+        self._problems.clear()
 
     def _answers(self, probe: Probe, node: Node, scope: Part, *, take: bool) -> dict[tuple[str, str], Found] | None:
         key = key_of(probe.name, scope.name)

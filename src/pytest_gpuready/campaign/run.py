@@ -19,7 +19,6 @@ from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.errors import StoreError
 from pytest_gpuready.files import write_atomically
-from pytest_gpuready.model import Inventory, Profile
 from pytest_gpuready.probes import Probe
 
 
@@ -59,8 +58,7 @@ def open_run(
     store: Store,
     identity: Identity,
     fresh: dict[str, Taken],
-    profile: Profile,
-    inventory: Inventory,
+    findings: Findings,
     probes: Sequence[Probe],
 ) -> Run:
     """Continue the run in `out` or start a new one there; `fresh` are results taken just now (the inventory's).
@@ -73,6 +71,10 @@ def open_run(
         moved_to = None
         continued = earlier is not None and earlier.ended in ("", "INCOMPLETE") and earlier.identity == identity
         if not continued and out.exists() and any(out.iterdir()):
+            if not (out / "run.json").exists():
+                raise StoreError(
+                    f"expected {out} to be empty or a run directory, found other files; choose another --gpuready-out"
+                )
             moved_to = _move_aside(out)
         out.mkdir(parents=True, exist_ok=True)
         started = earlier.started if earlier and continued else _now()
@@ -84,18 +86,11 @@ def open_run(
     for key, taken in fresh.items():
         store.put(key, taken)
     if continued:
-        _forget_unproven(store, fresh, profile, inventory, probes)
+        _forget_unproven(store, fresh, findings, probes)
     return Run(out=out, started=started, continued=continued, moved_to=moved_to, store=store)
 
 
-def end_run(out: Path, status: str) -> None:
-    """Note that the run ended with this status: ACCEPTED and REJECTED are finished, INCOMPLETE may be continued."""
-    run = _read(out)
-    if run is not None:
-        _write(out, msgspec.structs.replace(run, ended=status))
-
-
-def read_run(out: Path) -> RunFile:
+def join_run(out: Path, store: Store) -> Run:
     """The run that another process opened in this directory.
 
     Raises:
@@ -104,30 +99,34 @@ def read_run(out: Path) -> RunFile:
     run = _read(out)
     if run is None:
         raise StoreError(f"expected an open run in {out}, found none; start pytest again")
-    return run
+    return Run(out=out, started=run.started, continued=True, moved_to=None, store=store)
 
 
-def _forget_unproven(
-    store: Store, fresh: dict[str, Taken], profile: Profile, inventory: Inventory, probes: Sequence[Probe]
-) -> None:
-    findings = Findings(store=store, probes=probes, profile=profile, inventory=inventory)
-    proven: set[str] = set()
-    for probe in probes:
-        clauses = [c for c in profile.clauses if c.metric in probe.metrics]
-        for node in inventory.nodes:
-            for scope in probe.scopes(node):
-                parts = [node.part, *(s.part for s in node.slots)] if scope == node.part else [scope]
-                outcomes = [
-                    findings.verdict(clause, part, take=False).outcome
-                    for clause in clauses
-                    for part in parts
-                    if (clause.per == "node") == (part.index < 0) and not (clause.not_applicable or clause.excluded)
-                ]
-                if all(outcome.reusable for outcome in outcomes):
-                    proven.add(key_of(probe.name, scope.name))
+def ended(out: Path, status: str) -> bytes:
+    """The content of `run.json` once the run has ended: ACCEPTED and REJECTED are finished, INCOMPLETE goes on.
+
+    Raises:
+        StoreError: there is no run in this directory.
+    """
+    run = _read(out)
+    if run is None:
+        raise StoreError(f"expected an open run in {out}, found none; start pytest again")
+    return _encode(msgspec.structs.replace(run, ended=status))
+
+
+def _forget_unproven(store: Store, fresh: dict[str, Taken], findings: Findings, probes: Sequence[Probe]) -> None:
+    """Take out of the store what has a clause that did not prove itself: it is measured again."""
+    proven = {
+        key_of(probe.name, scope.name)
+        for probe in probes
+        for node in findings.inventory.nodes
+        for scope in probe.scopes(node)
+        if all(outcome.reusable for outcome in findings.outcomes_of(probe, scope))
+    }
     for key in store.keys():
         if key not in proven and key not in fresh:
             store.forget(key)
+    findings.reread()
 
 
 def _read(out: Path) -> RunFile | None:
@@ -138,7 +137,11 @@ def _read(out: Path) -> RunFile | None:
 
 
 def _write(out: Path, run: RunFile) -> None:
-    write_atomically(out / "run.json", msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
+    write_atomically(out / "run.json", _encode(run))
+
+
+def _encode(run: RunFile) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n"
 
 
 def _move_aside(out: Path) -> Path:

@@ -143,7 +143,7 @@ def build(
 
 def _cell(findings: Findings, clause: Clause, part: Part, records: Sequence[Record]) -> _Cell:
     verdict = findings.verdict(clause, part, take=False)
-    judged = not (clause.not_applicable or clause.excluded)
+    judged = verdict.outcome is not Outcome.NOT_APPLICABLE
     found = findings.found(clause.metric, part, take=False) if judged else None
 
     def cell(outcome: Outcome, reason: str) -> _Cell:
@@ -316,7 +316,7 @@ def _clause(
         ceiling=limit.ceiling if limit else None,
         source_kind=limit.source.kind if limit else "",
         source=str(limit.source) if limit else "",
-        not_applicable=clause.not_applicable or clause.excluded,
+        not_applicable=clause.not_applicable,
         parts=[_part(findings, cell, log_of) for cell in cells],
     )
 

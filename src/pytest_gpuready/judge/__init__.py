@@ -1,7 +1,7 @@
 """(Measurement or problem, clause, peers) -> verdict. Pure and total: same input, same verdict, on any day.
 
 Edge cases, in the order in which they are decided:
-- not applicable and excluded clauses end there; a problem is NOT MEASURED, or OBSERVED where a virtual machine hides it;
+- a problem is NOT MEASURED, or OBSERVED where a virtual machine hides it;
 - a value above the physical ceiling is a broken measurement: NOT MEASURED, whatever the limit says;
 - an alarm in the watch (hardware Xid, uncorrected ECC) is FAIL, however good the number;
 - without a limit: OBSERVED, never PASS;
@@ -19,7 +19,7 @@ from pytest_gpuready.model.units import show
 Found = Measurement | Problem
 
 
-def judge(clause: Clause, part: str, found: Found | None, *, peers: Mapping[str, Value], virtual: bool) -> Verdict:
+def judge(clause: Clause, part: str, found: Found, *, peers: Mapping[str, Value], virtual: bool) -> Verdict:
     """The verdict of one clause on one part.
 
     `peers` are the values of the same metric on all parts of the node, this one included; `virtual` says whether
@@ -32,12 +32,6 @@ def judge(clause: Clause, part: str, found: Found | None, *, peers: Mapping[str,
             clause=clause.id, part=part, outcome=outcome, value=value, limit=clause.limit, reason=reason, margin=margin
         )
 
-    if clause.not_applicable:
-        return verdict(Outcome.NOT_APPLICABLE, clause.not_applicable)
-    if clause.excluded:
-        return verdict(Outcome.NOT_APPLICABLE, f"excluded by the site file: {clause.excluded}")
-    if found is None:
-        return verdict(Outcome.NOT_MEASURED, "nothing was measured")
     if isinstance(found, Problem):
         if found.kind is ProblemKind.HIDDEN and clause.hidden_in_vm and virtual:
             return verdict(Outcome.OBSERVED, f"hidden by the virtual machine: {found.says}")

@@ -1,0 +1,334 @@
+"""An acceptance run from its settings to its certificate; pytest drives it, and knows nothing of how it is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import platform
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pytest_gpuready import __version__
+from pytest_gpuready.campaign.findings import Findings
+from pytest_gpuready.campaign.lease import Lease, default_path
+from pytest_gpuready.campaign.run import Identity, Run, ended, join_run, open_run
+from pytest_gpuready.campaign.store import Store, Taken, digest, key_of
+from pytest_gpuready.certificate.build import Facts, Record, build
+from pytest_gpuready.certificate.document import Certificate, EvidenceEntry, SiteEntry
+from pytest_gpuready.certificate.html import render
+from pytest_gpuready.certificate.junit import junit
+from pytest_gpuready.certificate.nodes import node_entries
+from pytest_gpuready.errors import GpuReadyError, InventoryError, StoreError, TransportError
+from pytest_gpuready.files import write_together
+from pytest_gpuready.inventory import NodeFound, Site, choose_profile, load_site, resolve
+from pytest_gpuready.model import Inventory, Node, Part, Profile
+from pytest_gpuready.parse.agent import node_doc, nvml_doc
+from pytest_gpuready.probes import Probe
+from pytest_gpuready.probes.copies import CopiesProbe, TogetherProbe
+from pytest_gpuready.probes.node import NodeProbe
+from pytest_gpuready.probes.nvml import NvmlProbe
+from pytest_gpuready.profiles import load
+from pytest_gpuready.transport import Transport
+from pytest_gpuready.transport.local import Local
+from pytest_gpuready.transport.recording import Recording
+from pytest_gpuready.transport.replay import DEMO, Replay
+
+LOG_LINES = 12
+"""Kernel-log lines shown beside a finding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the person asked for. `level` is None where no `-m levelN` was given; `joined` opens a run that the
+    controlling process has opened already."""
+
+    out: Path
+    site: Path | None = None
+    profile: str = ""
+    replay: str = ""
+    record: Path | None = None
+    keep_going: bool = False
+    level: int | None = None
+    command: str = "pytest"
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    joined: bool = False
+
+
+class Acceptance:
+    """An open run: inventory and profile are known, measurements are taken when asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open the run.
+
+        Raises:
+            GpuReadyError: a file is wrong, the node is leased to another run, or the directory cannot be used.
+        """
+        self.settings = settings
+        self.site: Site | None = load_site(settings.site) if settings.site else None
+        transport = self._transport()
+        node_name = self._node_name(transport)
+        local = not isinstance(transport, Replay) and not settings.joined
+        self._lease = Lease(default_path(), node=node_name, out=settings.out) if local else None
+        try:
+            self._open(transport, node_name)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let others measure the node."""
+        if self._lease:
+            self._lease.release()
+            self._lease = None
+
+    def conclude(
+        self, records: Mapping[tuple[str, str], Sequence[Record]], *, finished: bool, blockers: Sequence[str] = ()
+    ) -> Certificate:
+        """Build the certificate from the store and what the tests said, and put its files in place.
+
+        Raises:
+            StoreError: the files cannot be written; what lies there then still says INCOMPLETE.
+        """
+        certificate = build(
+            findings=self.findings,
+            records=records,
+            facts=Facts(
+                started=self.run.started,
+                issued=_now(),
+                finished=finished,
+                level_asked=self.level,
+                basis=self.basis,
+                basis_note=self.basis_note,
+                keep_going=self.settings.keep_going,
+                blockers=tuple(blockers),
+                command=self.settings.command,
+                site=self._site_entry(),
+                environment=self._environment(),
+                nodes=tuple(node_entries(self.findings, self._nvlinks)),
+                evidence=tuple(self._evidence()),
+            ),
+            log_of=self.log_lines,
+        )
+        out = self.run.out
+        files = {
+            out / "certificate.html": render(certificate).encode(),
+            out / "junit.xml": junit(certificate),
+            out / "certificate.json": msgspec.json.format(msgspec.json.encode(certificate), indent=1) + b"\n",
+        }
+        if finished:
+            files[out / "run.json"] = ended(out, certificate.status)
+        try:
+            write_together(files)
+        except OSError as error:
+            raise StoreError(
+                f"expected to write the certificate to {out}, found {error.strerror}; make room and run again"
+            ) from error
+        return certificate
+
+    def log_lines(self, part: Part) -> list[str]:
+        """The last kernel-log lines about this part (a node: about any GPU of it)."""
+        doc = self._node_docs.get(part.node)
+        if doc is None or doc.node is None:
+            return []
+        slot = self.inventory.slot(part)
+        wanted = slot.bdf.rsplit(".", 1)[0] if slot and slot.bdf else ""
+        lines = [line for line in doc.node.kernel_log.lines if not slot or (wanted and wanted in line.text)]
+        return [f"[{line.t:12.6f}] {line.text}" for line in lines[-LOG_LINES:]]
+
+    def header(self) -> list[str]:
+        """What is about to be tested, in a few lines of ASCII."""
+        node = self.inventory.nodes[0]
+        found = [slot.gpu for slot in node.slots if slot.gpu]
+        basis = {
+            "replay": f"BASIS REPLAY of {self.basis_note}, CERTIFIES NO HARDWARE",
+            "stand-in": f"BASIS STAND-IN ({self.basis_note}), CERTIFIES NO HARDWARE",
+        }.get(self.basis, f"BASIS hardware, {node.name}")
+        profile = self.profile
+        clauses = profile.up_to(self.level)
+        lines = [
+            f"{basis}, level {self.level}, profile {profile.name} {profile.version} (sha256 {profile.sha256[:12]})",
+            f"GPUs expected {len(node.slots)}, on the bus {sum(g.on_bus for g in found)}, by NVML "
+            f"{sum(g.by_nvml for g in found)}; {found[0].name or found[0].pci_id if found else 'none found'}",
+            f"driver {node.driver or 'unknown'}, CUDA {node.cuda or 'unknown'}; "
+            f"{len(clauses)} clauses on {sum(len(self.inventory.parts(c.per)) for c in clauses)} parts",
+            *(f"assumed: {text}" for text in self.inventory.assumptions),
+            f"out {self.run.out}/ ({'continued' if self.run.continued else 'new'})",
+        ]
+        if self.run.moved_to:
+            lines.append(f"the earlier run lies in {self.run.moved_to}/")
+        return lines
+
+    # --- opening -------------------------------------------------------------------------------------------------
+
+    def _transport(self) -> Transport:
+        settings = self.settings
+        if settings.replay:
+            if settings.record:
+                raise InventoryError("expected --gpuready-replay or --gpuready-record, found both; record a real node")
+            return Replay(DEMO if settings.replay == "demo" else Path(settings.replay))
+        return Recording(Local(), settings.record) if settings.record else Local()
+
+    def _node_name(self, transport: Transport) -> str:
+        if self.site and self.site.nodes:
+            return self.site.nodes[0].name
+        if isinstance(transport, Replay):
+            return transport.meta.nodes[0]
+        return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "node"
+
+    def _open(self, transport: Transport, node_name: str) -> None:
+        settings, site = self.settings, self.site
+        self._probes: list[Probe] = [
+            NodeProbe(site.environment if site else {}),
+            NvmlProbe(),
+            CopiesProbe(),
+            TogetherProbe(),
+        ]
+        store = Store(settings.out, transport)
+        bare = Node(name=node_name, slots=())
+        if settings.joined:
+            fresh = {key: store.read(key) or Taken() for key in (key_of(p.name, node_name) for p in self._probes[:2])}
+        else:
+            fresh = _take_first(self._probes[:2], bare, transport)
+        self._node_docs = {node_name: _found(fresh, node_name)}
+        chosen = choose_profile(site, settings.profile, self._node_docs)
+        profile = chosen or load("base")
+        self.inventory: Inventory = resolve(site, self._node_docs, profile)
+        excluded = {e.clause: e.reason for e in site.exclude} if site else {}
+        self.profile: Profile = dataclasses.replace(
+            profile,
+            clauses=tuple(dataclasses.replace(c, excluded=excluded.get(c.id, "")) for c in profile.clauses),
+        )
+        self.basis, self.basis_note = self._basis(transport)
+        self.level = settings.level or (site.level if site and site.level else max(c.level for c in profile.clauses))
+        self.findings = Findings(store=store, probes=self._probes, profile=self.profile, inventory=self.inventory)
+        if settings.joined:
+            self.run: Run = join_run(settings.out, store)
+            return
+        self.run = open_run(
+            settings.out,
+            store=store,
+            identity=self._identity(),
+            fresh=fresh,
+            findings=self.findings,
+            probes=self._probes,
+        )
+        self.conclude({}, finished=False)
+
+    def _basis(self, transport: Transport) -> tuple[str, str]:
+        if isinstance(transport, Replay):
+            meta = transport.meta
+            note = f"{transport.directory.name}/ (recorded {meta.recorded[:10]})"
+            return "replay", f"{note}; {meta.composed}" if meta.composed else note
+        if self.inventory.stand_in:
+            return "stand-in", self.inventory.stand_in
+        return "hardware", ""
+
+    def _identity(self) -> Identity:
+        return Identity(
+            boot_ids={node.name: node.boot_id for node in self.inventory.nodes},
+            gpus=[slot.gpu.uuid or slot.bdf for n in self.inventory.nodes for slot in n.slots if slot.gpu],
+            profile=self.profile.sha256,
+            site=self.site.sha256 if self.site else "",
+            basis=f"{self.basis} {self.basis_note}".strip(),
+        )
+
+    # --- what the certificate says beside the verdicts ------------------------------------------------------------
+
+    def _site_entry(self) -> SiteEntry | None:
+        if self.site is None:
+            return None
+        return SiteEntry(
+            name=self.site.file,
+            sha256=self.site.sha256,
+            provider=self.site.provider,
+            customer=self.site.customer,
+            agreement=self.site.agreement,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        said = {
+            "pytest-gpuready": __version__,
+            "python": platform.python_version(),
+            **self.settings.versions,
+        }
+        for name, found in self._node_docs.items():
+            if found.node:
+                said[f"{name} kernel"] = found.node.kernel
+                if found.node.container:
+                    said[f"{name} container"] = found.node.container
+                for variable, value in sorted(found.node.environment.items()):
+                    said[f"{name} {variable}"] = value
+            if found.nvml:
+                for library, version in sorted(found.nvml.libraries.items()):
+                    said[f"{name} {library}"] = version
+        return said
+
+    def _evidence(self) -> list[EvidenceEntry]:
+        entries = []
+        for key in self.run.store.keys():
+            taken = self.run.store.read(key)
+            for result in taken.results if taken else []:
+                sha256 = digest(result)
+                entries.append(
+                    EvidenceEntry(
+                        sha256=sha256,
+                        file=f"evidence/{sha256}.txt",
+                        command=result.command.line,
+                        node=result.command.node,
+                        exit_code=result.exit_code,
+                        size_bytes=len(result.stdout.encode()),
+                        started=result.started,
+                        duration_s=result.duration_s,
+                    )
+                )
+        return entries
+
+    def _nvlinks(self, part: Part) -> str:
+        found = self._node_docs.get(part.node)
+        slot = self.inventory.slot(part)
+        if found is None or found.nvml is None or slot is None:
+            return ""
+        gpu = next((g for g in found.nvml.gpus if g.bdf == slot.bdf), None)
+        if gpu is None or not gpu.nvlinks:
+            return ""
+        return f"{sum(link.active is True for link in gpu.nvlinks)} up"
+
+
+def _take_first(probes: Sequence[Probe], node: Node, transport: Transport) -> dict[str, Taken]:
+    """The inventory's commands, side by side: neither needs the other."""
+
+    def take(probe: Probe) -> Taken:
+        try:
+            return Taken(results=[transport.run(probe.command(node, node.part))])
+        except TransportError as error:
+            return Taken(problem=str(error))
+
+    with ThreadPoolExecutor(max_workers=len(probes)) as pool:
+        return dict(zip((key_of(p.name, node.name) for p in probes), pool.map(take, probes), strict=True))
+
+
+def _found(fresh: Mapping[str, Taken], node: str) -> NodeFound:
+    """Both documents of a node, or why there is none."""
+
+    def read(probe: str, parse: object) -> tuple[object, str]:
+        taken = fresh[key_of(probe, node)]
+        if taken.problem or not taken.results:
+            return None, taken.problem or f"{node}: {probe} was not taken"
+        try:
+            return parse(taken.results[0]), ""  # type: ignore[operator]
+        except GpuReadyError as error:
+            return None, str(error)
+
+    node_found, node_problem = read("node", node_doc)
+    nvml_found, nvml_problem = read("nvml", nvml_doc)
+    return NodeFound(node=node_found, nvml=nvml_found, node_problem=node_problem, nvml_problem=nvml_problem)  # type: ignore[arg-type]
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,61 @@
+"""Who was tested: nodes and GPUs as the certificate lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytest_gpuready.campaign.findings import Findings
+from pytest_gpuready.certificate.document import GpuEntry, NodeEntry
+from pytest_gpuready.certificate.lines import one_line
+from pytest_gpuready.model import Measurement, Node, Part, Slot
+from pytest_gpuready.model.units import show
+
+
+def node_entries(findings: Findings, nvlinks: Callable[[Part], str]) -> list[NodeEntry]:
+    """Every expected node with every expected GPU, present or not."""
+    return [
+        NodeEntry(
+            name=node.name,
+            system=one_line(node.system),
+            system_serial=one_line(node.system_serial),
+            kernel=one_line(node.kernel),
+            boot_id=one_line(node.boot_id),
+            driver=one_line(node.driver),
+            cuda=one_line(node.cuda),
+            virtual=one_line(node.virtual),
+            gpus=[_gpu(findings, node, slot, nvlinks(slot.part)) for slot in node.slots],
+        )
+        for node in findings.inventory.nodes
+    ]
+
+
+def _gpu(findings: Findings, node: Node, slot: Slot, nvlinks: str) -> GpuEntry:
+    gpu = slot.gpu
+    if gpu is None:
+        return GpuEntry(part=slot.part.name, index=slot.part.index, present=False, bdf=slot.expected_bdf)
+    return GpuEntry(
+        part=slot.part.name,
+        index=slot.part.index,
+        present=True,
+        bdf=gpu.bdf,
+        pci_id=gpu.pci_id,
+        name=one_line(gpu.name),
+        uuid=one_line(gpu.uuid),
+        serial=one_line(gpu.serial),
+        module=str(gpu.module) if gpu.module >= 0 else "",
+        part_number=one_line(gpu.part_number),
+        vbios=one_line(gpu.vbios),
+        inforom=one_line(gpu.inforom),
+        memory_mib=gpu.memory_mib,
+        pcie=_pcie(findings, slot.part),
+        nvlinks=nvlinks,
+    )
+
+
+def _pcie(findings: Findings, part: Part) -> str:
+    """The link as it was under load; "" where nobody looked at it under load."""
+    generation = findings.found("pcie.link.generation", part, take=False)
+    width = findings.found("pcie.link.width", part, take=False)
+    if isinstance(generation, Measurement) and isinstance(width, Measurement):
+        return f"Gen{show(generation.value)} x{show(width.value)}"
+    return ""

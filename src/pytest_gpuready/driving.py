@@ -1,0 +1,290 @@
+"""Between pytest and the acceptance run: items to clauses, reports to records, the end of the session to a certificate.
+
+What crosses from an xdist worker to the controller are strings in `user_properties`; everything else is derived from
+the store again.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shlex
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from pytest_gpuready.acceptance import Acceptance, Settings
+from pytest_gpuready.certificate.build import Record
+from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
+from pytest_gpuready.certificate.lines import finding_line, one_line
+from pytest_gpuready.certificate.summary import finding_block, summary_lines
+from pytest_gpuready.errors import GpuReadyError, LeaseError, OutOfSpec, StoreError
+from pytest_gpuready.judge import Found
+from pytest_gpuready.model import Clause, Measurement, Outcome, Part, Verdict
+from pytest_gpuready.model.units import show
+
+INCOMPLETE = 20
+USAGE = 4
+CLAUSE = pytest.StashKey[Clause]()
+VERDICT = pytest.StashKey[Verdict]()
+BLOCKED = pytest.StashKey[str]()
+_SHOWN_FINDINGS = 20
+
+
+class NotMeasuredError(GpuReadyError):
+    """A clause has no measurement on this part; the text is the finding's line."""
+
+
+def open_driving(config: pytest.Config, level: int | None) -> Driving:
+    """Open (or, in a worker, join) the acceptance run that pytest was asked for; errors end the session in one line."""
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and "gpuready_out" not in worker:
+        raise pytest.UsageError(
+            "with -n, expected -m levelN or a --gpuready option on the command line, found neither; "
+            "the controlling process has to open the run"
+        )
+    try:
+        driving = Driving(config, Acceptance(_settings(config, level)))
+    except LeaseError as error:
+        pytest.exit(f"gpuready: INCOMPLETE: {error}", INCOMPLETE)
+    except GpuReadyError as error:
+        pytest.exit(f"gpuready: {type(error).__name__} {error}", USAGE)
+    config.pluginmanager.register(driving, "gpuready-driving")
+    return driving
+
+
+def _settings(config: pytest.Config, level: int | None) -> Settings:
+    option = config.option
+    worker = getattr(config, "workerinput", None)
+
+    def said(name: str) -> str:
+        return getattr(option, f"gpuready_{name}") or config.getini(f"gpuready_{name}") or ""
+
+    def path(name: str) -> Path | None:
+        return Path(config.invocation_params.dir, said(name)) if said(name) else None
+
+    replay = option.gpuready_replay or ""
+    out = Path(worker["gpuready_out"]) if worker else path("out")
+    profile = said("profile")
+    local_profile = Path(config.invocation_params.dir, profile)
+    return Settings(
+        out=out or Path("gpuready-out"),
+        site=path("site"),
+        profile=str(local_profile) if profile and local_profile.is_file() else profile,
+        replay=replay if replay in ("", "demo") else str(Path(config.invocation_params.dir, replay)),
+        record=path("record"),
+        keep_going=bool(option.gpuready_keep_going or config.getini("gpuready_keep_going")),
+        level=level,
+        command=shlex.join(["pytest", *(str(a) for a in config.invocation_params.args)]),
+        versions={name: importlib.metadata.version(name) for name in ("pytest", "nvidia-ml-py")},
+        joined=worker is not None,
+    )
+
+
+class Driving:
+    """The open acceptance run and what pytest's tests have said so far."""
+
+    def __init__(self, config: pytest.Config, acceptance: Acceptance) -> None:
+        self.acceptance = acceptance
+        self.certificate: Certificate | None = None
+        self._config = config
+        self._records: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        self._trouble = ""
+        self._headed = False
+
+    def header(self) -> list[str]:
+        """The header lines, once."""
+        if self._headed or self._config.option.verbose < 0:
+            return []
+        self._headed = True
+        return [f"gpuready: {line}" for line in self.acceptance.header()]
+
+    # --- collection ----------------------------------------------------------------------------------------------
+
+    def parts(self, marker: pytest.Mark) -> tuple[Part, ...]:
+        """The expected parts that a clause is judged on; none where the profile has no such clause."""
+        clause = self.acceptance.profile.clause(_clause_id(marker))
+        return self.acceptance.inventory.parts(clause.per) if clause else ()
+
+    def adopt(self, item: pytest.Item, marker: pytest.Mark) -> None:
+        """Give a clause test its clause, and see that suite and profile agree about its level."""
+        clause = self.acceptance.profile.clause(_clause_id(marker))
+        if clause is None:
+            return  # a profile without this clause: the test has no parts and is skipped by pytest
+        level = item.get_closest_marker("level")
+        if level is None or level.args[0] != clause.level:
+            raise pytest.UsageError(
+                f"{item.nodeid}: expected pytest.mark.level({clause.level}) as {clause.id} has in profile "
+                f"{self.acceptance.profile.name}, found {level.args if level else 'no level'}"
+            )
+        item.stash[CLAUSE] = clause
+
+    def arrange(self, items: list[pytest.Item]) -> list[pytest.Item]:
+        """Sort clause tests by level, in place; take out and return those above the level that the run aims at."""
+        dropped = [i for i in items if CLAUSE in i.stash and i.stash[CLAUSE].level > self.acceptance.level]
+        gone = set(dropped)
+        items[:] = [i for i in items if i not in gone]
+        items.sort(key=lambda item: item.stash[CLAUSE].level if CLAUSE in item.stash else 0)
+        return dropped
+
+    # --- one test ------------------------------------------------------------------------------------------------
+
+    def measured(self, item: pytest.Item, part: Part) -> Found:
+        """See the fixture of this name."""
+        __tracebackhide__ = True
+        acceptance, clause = self.acceptance, item.stash[CLAUSE]
+        findings = acceptance.findings
+        node = acceptance.inventory.node(part.node)
+        reason = findings.not_applicable(clause, node)
+        if reason:
+            pytest.skip(f"NOT APPLICABLE: {reason}")
+        if not acceptance.settings.keep_going and (blocker := findings.blocked_by(clause.level, node)):
+            item.stash[BLOCKED] = f"blocked by {blocker[0].id} on {blocker[1].label}"
+            pytest.skip(f"NOT TESTED: {item.stash[BLOCKED]}")
+        found = findings.found(clause.metric, part)
+        verdict = findings.verdict(clause, part)
+        if verdict.outcome in (Outcome.NOT_MEASURED, Outcome.UNSTABLE):
+            item.stash[VERDICT] = verdict
+            raise NotMeasuredError(finding_line(acceptance.inventory, clause, part, found, verdict))
+        return found
+
+    def require(self, item: pytest.Item, part: Part, found: Found) -> None:
+        """See the fixture of this name."""
+        __tracebackhide__ = True
+        acceptance, clause = self.acceptance, item.stash[CLAUSE]
+        if (found.metric, found.part) != (clause.metric, part.name):
+            raise NotMeasuredError(
+                f"{clause.id}: expected {clause.metric} of {part.name} to judge, found {found.metric} of {found.part}; "
+                "correct the test"
+            )
+        verdict = acceptance.findings.judge(clause, part, found)
+        item.stash[VERDICT] = verdict
+        self._config.hook.pytest_gpuready_verdict(verdict=verdict)
+        if verdict.outcome is Outcome.FAIL:
+            raise OutOfSpec(finding_line(acceptance.inventory, clause, part, found, verdict))
+
+    def before_report(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """Write what this phase of a clause test said into the item's properties, before its report is made."""
+        clause = item.stash.get(CLAUSE, None)
+        if clause is None:
+            return
+        part: Part = item.callspec.params["part"]  # type: ignore[attr-defined]
+        verdict = item.stash.get(VERDICT, None)
+        excinfo = call.excinfo
+        if excinfo is None:
+            if call.when != "call" or verdict is None:
+                return
+            word, reason = verdict.outcome.value, verdict.reason
+        elif isinstance(excinfo.value, (OutOfSpec, NotMeasuredError)) and verdict is not None:
+            word, reason = verdict.outcome.value, verdict.reason
+        elif isinstance(excinfo.value, pytest.skip.Exception):
+            word = Outcome.NOT_TESTED.value
+            reason = item.stash.get(BLOCKED, f"skipped: {excinfo.value.msg}")
+        else:
+            word, reason = "ERROR", f"{excinfo.typename}: {excinfo.value}"
+        properties: list[tuple[str, object]] = [
+            ("gpuready.clause", clause.id),
+            ("gpuready.part", part.name),
+            ("gpuready.outcome", word),
+            ("gpuready.reason", one_line(reason)),
+        ]
+        if verdict is not None and verdict.value is not None:
+            properties.append(("gpuready.value", show(verdict.value, clause.unit)))
+        if clause.limit:
+            properties += [("gpuready.limit", str(clause.limit)), ("gpuready.source", str(clause.limit.source))]
+        mine = {name for name, _ in properties} | {"gpuready.value"}
+        item.user_properties[:] = [p for p in item.user_properties if p[0] not in mine] + properties
+
+    def after_report(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+        """A clause that returned without judging fails; a finding is shown as its line and block, not as a traceback."""
+        if CLAUSE not in item.stash:
+            return
+        if report.when == "call" and report.passed and VERDICT not in item.stash:
+            report.outcome = "failed"
+            report.longrepr = (
+                f"{item.stash[CLAUSE].id}: expected a verdict, found none; the test returned without require"
+            )
+        elif call.excinfo is not None and isinstance(call.excinfo.value, (OutOfSpec, NotMeasuredError)):
+            report.longrepr = str(call.excinfo.value)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect what tests said, here or in a worker."""
+        said = {str(name): str(value) for name, value in report.user_properties}
+        if "gpuready.outcome" not in said:
+            return
+        key = (said["gpuready.clause"], said["gpuready.part"])
+        if report.when == "teardown":
+            if report.failed:
+                self._records[key].append(Record(outcome="ERROR", reason="the test broke in its tear-down"))
+            return
+        if report.when == "call" or not report.passed:
+            self._records[key].append(Record(outcome=said["gpuready.outcome"], reason=said["gpuready.reason"]))
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def finish(self, exit_status: int) -> int:
+        """Write the certificate; returns the exit code, which is 0 only for ACCEPTED and never lower than pytest's."""
+        blockers = []
+        if exit_status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            blockers.append(f"pytest ended with code {exit_status}: {_PYTEST_CODES.get(exit_status, 'stopped early')}")
+        try:
+            self.certificate = self.acceptance.conclude(self._records, finished=True, blockers=blockers)
+        except StoreError as error:
+            self._trouble = str(error)
+            return exit_status or INCOMPLETE
+        finally:
+            self.acceptance.close()
+        self._config.hook.pytest_gpuready_certificate(
+            certificate=self.certificate, directory=str(self.acceptance.run.out)
+        )
+        if blockers:
+            return exit_status
+        code = {"ACCEPTED": 0, "REJECTED": 1, "INCOMPLETE": INCOMPLETE}[self.certificate.status]
+        return code or exit_status
+
+    def summarise(self, reporter: pytest.TerminalReporter) -> None:
+        """Findings with their evidence, then the certificate in about ten lines."""
+        if self._trouble:
+            reporter.write_sep("=", "GPU acceptance certificate")
+            reporter.write_line(f"INCOMPLETE  {self._trouble}")
+        if self.certificate is None:
+            return
+        self._blocks(reporter, self.certificate)
+        replay = self.certificate.basis != "hardware"
+        basis = self.certificate.basis.upper()
+        reporter.write_sep("=", f"{basis}: certifies no hardware" if replay else "GPU acceptance certificate")
+        for label, text in summary_lines(self.certificate, str(self.acceptance.run.out)):
+            reporter.write_line(f"{label:<11} {text}")
+        if replay:
+            reporter.write_sep("=", f"{basis}: certifies no hardware")
+
+    def _blocks(self, reporter: pytest.TerminalReporter, certificate: Certificate) -> None:
+        findings: list[tuple[ClauseEntry, PartEntry]] = [
+            (clause, part)
+            for suite in certificate.suites
+            for clause in suite.clauses
+            for part in clause.parts
+            if part.outcome == "FAIL"
+        ]
+        for clause, part in findings[:_SHOWN_FINDINGS]:
+            reporter.write_sep("_", f"{clause.id} [{part.part}]")
+            reporter.write_line(clause.sentence)
+            for line in finding_block(part, clause):
+                reporter.write_line(line)
+        if len(findings) > _SHOWN_FINDINGS:
+            reporter.write_line(f"{len(findings) - _SHOWN_FINDINGS} more findings stand on the certificate")
+
+
+_PYTEST_CODES = {
+    2: "interrupted",
+    3: "internal error",
+    4: "usage error",
+    5: "no test was collected",
+    6: "too many warnings",
+}
+
+
+def _clause_id(marker: pytest.Mark) -> str:
+    if len(marker.args) != 1 or not isinstance(marker.args[0], str) or marker.kwargs:
+        raise pytest.UsageError(f'expected pytest.mark.clause("ID"), found clause{marker.args}')
+    return marker.args[0]

@@ -1,0 +1,194 @@
+"""The pytest plug-in: options, markers, parametrisation by expected parts, verdicts and the certificate.
+
+Inert unless one of its options is given on the command line or a test with a `clause` mark is collected: until then
+this module imports nothing of the rest. With xdist the controlling process opens the run and the workers join it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_gpuready.fixtures import DRIVING, acceptance, gpu, inventory, measured, part, profile, require
+
+if TYPE_CHECKING:
+    from pytest_gpuready.driving import Driving
+
+__all__ = ["acceptance", "gpu", "inventory", "measured", "part", "profile", "require"]
+
+LEVELS = (1, 2, 3, 4)
+INCOMPLETE = 20
+
+_MARKERS = (
+    "level(n): run level of a clause, 1 to 4; gives the marks level<n> to level4, so that -m level4 runs all up to 4",
+    "clause(id): the clause of the profile that a test judges; its docstring is the sentence on the certificate",
+    *(f"level{n}: acceptance clauses of level {n} and below (given by `level`, not by hand)" for n in LEVELS),
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare `--gpuready-*` and their ini equivalents."""
+    group = parser.getgroup("gpuready", "GPU acceptance")
+    ini: tuple[tuple[str, str, str], ...] = (
+        ("site", "FILE", "site file: what is expected (default: a plain node is assumed, and said so)"),
+        ("profile", "NAME|FILE", "profile: what is promised (default: the one for the PCI id that is found)"),
+        ("record", "DIR", "keep every command's output in DIR, to be replayed"),
+        ("out", "DIR", "run directory: certificate, evidence, store (default: gpuready-out)"),
+    )
+    for name, metavar, text in ini:
+        group.addoption(f"--gpuready-{name}", metavar=metavar, default=None, help=text)
+        parser.addini(f"gpuready_{name}", help=text, default="gpuready-out" if name == "out" else "")
+    group.addoption(
+        "--gpuready-replay",
+        metavar="DIR|demo",
+        default=None,
+        help="judge a recording instead of hardware; certifies nothing; on the command line only",
+    )
+    text = "do not keep a level from running because a gate of the one before failed"
+    group.addoption("--gpuready-keep-going", action="store_true", default=False, help=text)
+    parser.addini("gpuready_keep_going", type="bool", help=text, default=False)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Offer our hooks; the module with their types is imported by those who implement them."""
+    pluginmanager.add_hookspecs(_LightSpecs)
+
+
+class _LightSpecs:
+    """The hooks of `hookspecs.py`, without importing what their types need."""
+
+    @pytest.hookspec
+    def pytest_gpuready_verdict(self, verdict: Any) -> None:
+        """See `hookspecs.py`."""
+
+    @pytest.hookspec
+    def pytest_gpuready_certificate(self, certificate: Any, directory: str) -> None:
+        """See `hookspecs.py`."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register markers and refuse a replay that nobody asked for on the command line."""
+    for marker in _MARKERS:
+        config.addinivalue_line("markers", marker)
+    if config.option.gpuready_replay is not None and not hasattr(config, "workerinput"):
+        asked = [str(a) for a in config.invocation_params.args]
+        if not any(a == "--gpuready-replay" or a.startswith("--gpuready-replay=") for a in asked):
+            raise pytest.UsageError(
+                "--gpuready-replay: expected on the command line only, found it in ini or PYTEST_ADDOPTS; "
+                "a replay must not be asked for by accident"
+            )
+
+
+def _asked_level(config: pytest.Config) -> int | None:
+    """N of exactly `-m levelN`."""
+    match = re.fullmatch(r"\s*level([1-4])\s*", config.option.markexpr or "")
+    return int(match.group(1)) if match else None
+
+
+def _options_given(config: pytest.Config) -> bool:
+    option = config.option
+    values = (option.gpuready_site, option.gpuready_profile, option.gpuready_record, option.gpuready_out)
+    return any(v is not None for v in (*values, option.gpuready_replay)) or option.gpuready_keep_going
+
+
+def _drive(config: pytest.Config) -> Driving:
+    """The state of this run; opens the acceptance run on the first call."""
+    driving = config.stash.get(DRIVING, None)
+    if driving is None:
+        from pytest_gpuready.driving import open_driving  # noqa: PLC0415 - inert until needed
+
+        driving = config.stash[DRIVING] = open_driving(config, _asked_level(config))
+    return driving
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Open the run at once where options ask for it, and always before xdist starts workers for a level."""
+    config = session.config
+    if hasattr(config, "workerinput"):
+        return
+    distributed = config.pluginmanager.hasplugin("dsession")
+    if _options_given(config) or (distributed and _asked_level(config)):
+        _drive(config)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """What is about to be accepted, where the run is open already."""
+    driving = config.stash.get(DRIVING, None)
+    return driving.header() if driving else []
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """The same, where only a collected clause opened the run."""
+    driving = config.stash.get(DRIVING, None)
+    return driving.header() if driving else []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """xdist: tell a worker which open run to join."""
+    driving = node.config.stash.get(DRIVING, None)
+    if driving:
+        node.workerinput["gpuready_out"] = str(driving.acceptance.run.out)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrise a clause over the expected parts of its kind."""
+    marker = metafunc.definition.get_closest_marker("clause")
+    if marker is None or "part" not in metafunc.fixturenames:
+        return
+    parts = _drive(metafunc.config).parts(marker)
+    metafunc.parametrize("part", parts, ids=[p.name for p in parts], indirect=True)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give `level(n)` its cumulative marks, and a clause test its clause."""
+    level = item.get_closest_marker("level")
+    if level is not None:
+        if len(level.args) != 1 or level.args[0] not in LEVELS or level.kwargs:
+            raise pytest.UsageError(f"{item.nodeid}: expected level(1) to level(4), found level{level.args}")
+        for n in range(level.args[0], LEVELS[-1] + 1):
+            item.add_marker(f"level{n}")
+    marker = item.get_closest_marker("clause")
+    if marker is not None:
+        _drive(item.config).adopt(item, marker)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Clauses run in the order of their levels, and none above the level that the run aims at."""
+    driving = config.stash.get(DRIVING, None)
+    if driving:
+        dropped = driving.arrange(items)
+        if dropped:
+            config.hook.pytest_deselected(items=dropped)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put the verdict of a clause test where it crosses to the controller: into `user_properties`."""
+    driving = item.config.stash.get(DRIVING, None)
+    if driving is None:
+        return (yield)
+    driving.before_report(item, call)
+    report = yield
+    driving.after_report(item, call, report)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
+    """Write the certificate and raise the exit code to what it says; never lower it."""
+    driving = session.config.stash.get(DRIVING, None)
+    if driving and not hasattr(session.config, "workerinput"):
+        session.exitstatus = driving.finish(int(exitstatus))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The certificate in about ten lines."""
+    driving = config.stash.get(DRIVING, None)
+    if driving:
+        driving.summarise(terminalreporter)
