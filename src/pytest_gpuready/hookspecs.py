@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from pytest_gpuready.certificate.document import Certificate
-from pytest_gpuready.model import Verdict
+if TYPE_CHECKING:
+    from pytest_gpuready.certificate.document import Certificate
+    from pytest_gpuready.model import Verdict
 
 
 @pytest.hookspec

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_gpuready import hookspecs
 from pytest_gpuready.fixtures import DRIVING, acceptance, gpu, inventory, measured, part, profile, require
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["acceptance", "gpu", "inventory", "measured", "part", "profile", "require"]
 
 LEVELS = (1, 2, 3, 4)
-INCOMPLETE = 20
 
 _MARKERS = (
     "level(n): run level of a clause, 1 to 4; gives the marks level<n> to level4, so that -m level4 runs all up to 4",
@@ -53,20 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Offer our hooks; the module with their types is imported by those who implement them."""
-    pluginmanager.add_hookspecs(_LightSpecs)
-
-
-class _LightSpecs:
-    """The hooks of `hookspecs.py`, without importing what their types need."""
-
-    @pytest.hookspec
-    def pytest_gpuready_verdict(self, verdict: Any) -> None:
-        """See `hookspecs.py`."""
-
-    @pytest.hookspec
-    def pytest_gpuready_certificate(self, certificate: Any, directory: str) -> None:
-        """See `hookspecs.py`."""
+    """Offer our hooks."""
+    pluginmanager.add_hookspecs(hookspecs)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,55 @@
+"""`make accept`: accept this machine at level 2, or, where it has no NVIDIA GPU at all, show a replay that says so.
+
+A machine that shows any trace of an NVIDIA GPU (driver, device node, PCI function) is never answered with a replay:
+there the run is a real one, whatever comes out of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+SITE = "site.yaml"
+_REPLAY = "REPLAY: this machine has no NVIDIA GPU; a recorded node was judged instead. This certifies NO HARDWARE."
+
+
+def traces(root: Path = Path("/")) -> list[str]:
+    """What on this machine says that an NVIDIA GPU or its driver is, or should be, here."""
+    found = [str(path) for path in (root / "proc/driver/nvidia", root / "sys/module/nvidia") if path.exists()]
+    found += [str(path) for path in sorted((root / "dev").glob("nvidia*"))]
+    for device in sorted((root / "sys/bus/pci/devices").glob("*")):
+        try:
+            vendor, kind = (device / "vendor").read_text().strip(), (device / "class").read_text().strip()
+        except OSError:
+            continue
+        if vendor == "0x10de" and kind.startswith("0x03"):
+            found.append(str(device))
+    return found
+
+
+def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
+    """Run the suites as a person would; returns pytest's exit code."""
+    hardware = traces(root)
+    replay = [] if hardware else ["--gpuready-replay", "demo"]
+    site = ["--gpuready-site", SITE] if hardware and Path(SITE).is_file() else []
+    if any(a == "--gpuready-replay" or a.startswith("--gpuready-replay=") for a in arguments) and hardware:
+        print(f"INCOMPLETE: expected to accept this machine, found a replay asked for while {hardware[0]} is here")
+        return 20
+    print(f"gpuready: accepting this machine, found {hardware[0]}" if hardware else _REPLAY, flush=True)
+    code = int(
+        pytest.main(
+            ["--pyargs", "pytest_gpuready.suites", "-m", "level2", "-q", "-p", "no:cacheprovider", *replay, *site, *arguments]
+        )
+    )
+    page = Path("gpuready-out/certificate.html").resolve()
+    print(f"certificate: {page}" if page.exists() else f"no certificate was written to {page.parent}", flush=True)
+    if not hardware:
+        print(_REPLAY, flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
