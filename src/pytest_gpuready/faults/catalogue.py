@@ -1,0 +1,210 @@
+"""The faults that ship, each with what it must redden. They are written for a node with at least five GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_gpuready.faults import NODE, Documents, Fault
+
+BAD = 3
+"""The GPU that is broken, by its index in bus order."""
+
+_BY_NVML = tuple(
+    f"GPU-{n}" for n in (2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27)
+)
+_NVLINK = tuple(f"NVL-{n}" for n in range(1, 7))
+_XID = ("GPU-28", "GPU-29")
+
+
+def _here(*clauses: str, gpu: int = BAD) -> dict[str, tuple[int, ...]]:
+    return {clause: (gpu,) for clause in clauses}
+
+
+def _nvml_lost(documents: Documents) -> None:
+    documents.drop_from_nvml(BAD)
+
+
+def _gone(documents: Documents) -> None:
+    documents.drop_from_nvml(BAD)
+    documents.drop_from_bus(BAD)
+
+
+def _link(column: str, value: float, share: float) -> Any:
+    """The link shows `value` in every sample under load and copies reach `share` of what they did."""
+
+    def change(documents: Documents) -> None:
+        for copies in documents.copies(BAD):
+            samples = copies["watch"]["samples"]
+            samples[column] = [value for _ in samples[column]]
+            for made in copies["copies"]:
+                made["gb_per_s"] *= share
+                made["repeats"] = [v * share for v in made["repeats"]]
+                made["each"] = {k: v * share for k, v in made["each"].items()}
+
+    return change
+
+
+def _nvlink_down(documents: Documents) -> None:
+    link = documents.gpu(BAD)["nvlinks"][11]
+    link.update(active=False, version=None, speed_mb_per_s=None, remote=None, replay=None, recovery=None, crc=None)
+    link["errors"] = {name: "NotSupported" for name in ("version", "speed_mb_per_s", "replay", "recovery", "crc")}
+
+
+def _set(**values: Any) -> Any:
+    def change(documents: Documents) -> None:
+        documents.gpu(BAD).update(values)
+
+    return change
+
+
+def _xid(number: int, text: str) -> Any:
+    def change(documents: Documents) -> None:
+        documents.log(f"NVRM: Xid (PCI:{documents.bdfs[BAD].rsplit('.', 1)[0]}): {number}, {text}")
+
+    return change
+
+
+def _foreign_variable(documents: Documents) -> None:
+    documents.node["environment"]["NCCL_P2P_DISABLE"] = "1"
+
+
+def _mixed_vbios(documents: Documents) -> None:
+    documents.gpu(BAD)["vbios"] = "96.00.74.00.01"
+
+
+def _xid_meanwhile(documents: Documents) -> None:
+    for copies in documents.copies(BAD):
+        address = documents.bdfs[BAD].rsplit(".", 1)[0]
+        copies["watch"]["log"].append({"t": 1.0, "text": f"NVRM: Xid (PCI:{address}): 48, DBE (double bit error) ECC"})
+
+
+_COPIED = tuple(f"PCIE-{n}" for n in (1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14))
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="gpu-lost-by-nvml",
+        says="One GPU is on the bus and NVML does not know it.",
+        change=_nvml_lost,
+        reddens=_here("GPU-1"),
+        opens=_here(*_BY_NVML, *_NVLINK),
+        blocks=(2,),
+        suspect="not answered by NVML",
+    ),
+    Fault(
+        name="gpu-gone",
+        says="One GPU is neither on the bus nor known to NVML; the site file expects it.",
+        change=_gone,
+        reddens=_here("GPU-1"),
+        opens=_here(*_BY_NVML, *_NVLINK, *_XID),
+        blocks=(2,),
+        suspect="absent",
+        site="list",
+    ),
+    Fault(
+        name="pcie-gen3",
+        says="The PCIe link of one GPU trained to Gen3.",
+        change=_link("generation", 3, 0.25),
+        reddens=_here("PCIE-1", "PCIE-5", "PCIE-6"),
+        suspect="found 3",
+    ),
+    Fault(
+        name="pcie-x8",
+        says="The PCIe link of one GPU has eight lanes.",
+        change=_link("width", 8, 0.5),
+        reddens=_here("PCIE-2", "PCIE-5", "PCIE-6"),
+        suspect="found 8",
+    ),
+    Fault(
+        name="nvlink-down",
+        says="One NVLink of one GPU is down.",
+        change=_nvlink_down,
+        reddens=_here("NVL-1", "NVL-6"),
+        blocks=(2,),
+        suspect="link 11",
+    ),
+    Fault(
+        name="remap-pending",
+        says="A row of one GPU waits to be remapped.",
+        change=_set(remap_pending=1),
+        reddens=_here("GPU-12"),
+        blocks=(2,),
+        suspect="reset GPU 3",
+    ),
+    Fault(
+        name="ecc-uncorrected",
+        says="One GPU counted an uncorrected memory error since the driver was loaded.",
+        change=_set(ecc_uncorrected_volatile=2, ecc_uncorrected_aggregate=2),
+        reddens=_here("GPU-9", "GPU-10"),
+        blocks=(2,),
+        suspect="GPU 3",
+    ),
+    Fault(
+        name="xid-79",
+        says="The kernel log says that one GPU fell off the bus.",
+        change=_xid(79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus."),
+        reddens=_here("GPU-28"),
+        blocks=(2,),
+        suspect="79",
+    ),
+    Fault(
+        name="xid-31",
+        says="An application caused a page fault on one GPU: reported, nobody is condemned.",
+        change=_xid(31, "pid=4711, name=python3, Ch 00000008, MMU Fault: ENGINE GRAPHICS faulted"),
+        reddens={},
+    ),
+    Fault(
+        name="power-brake",
+        says="The power brake holds the clocks of one GPU.",
+        change=_set(clock_event_reasons=0x80),
+        reddens=_here("GPU-23"),
+        blocks=(2,),
+        suspect="power brake",
+    ),
+    Fault(
+        name="mig-on",
+        says="MIG was left on on one GPU.",
+        change=_set(mig_current=True, mig_pending=True),
+        reddens=_here("GPU-17"),
+        blocks=(2,),
+        suspect="MIG",
+    ),
+    Fault(
+        name="foreign-process",
+        says="Somebody else's process uses one GPU.",
+        change=_set(processes=[{"pid": 4711, "name": "python3", "used_mib": 1024}]),
+        reddens=_here("GPU-26"),
+        blocks=(2,),
+        suspect="4711",
+    ),
+    Fault(
+        name="mixed-vbios",
+        says="One GPU runs another VBIOS than its neighbours.",
+        change=_mixed_vbios,
+        reddens=_here("GPU-4"),
+        blocks=(2,),
+        suspect="96.00.74.00.01",
+    ),
+    Fault(
+        name="fabric-in-progress",
+        says="One GPU is still registering with its NVLink fabric.",
+        change=_set(fabric_state=2),
+        reddens=_here("GPU-27"),
+        blocks=(2,),
+        suspect="in progress",
+    ),
+    Fault(
+        name="foreign-variable",
+        says="A foreign NCCL variable stands in the environment.",
+        change=_foreign_variable,
+        reddens={"GPU-32": (NODE,)},
+        blocks=(2,),
+        suspect="NCCL_P2P_DISABLE=1",
+    ),
+    Fault(
+        name="xid-while-copying",
+        says="A hardware Xid appears in the kernel log while a GPU copies at full speed.",
+        change=_xid_meanwhile,
+        reddens=_here(*_COPIED),
+        suspect="Xid 48",
+    ),
+)
