@@ -68,7 +68,7 @@ _XID = re.compile(
     r"(?:, pid=(?P<pid>'<unknown>'|<unknown>|\d+))?(?:, name=(?P<name>[^,]*))?(?:, (?P<text>.*))?"
 )
 _OFF_THE_BUS = re.compile(r"fallen off the bus", re.IGNORECASE)
-_NVRM_ADDRESS = re.compile(rf"NVRM:.*?\bGPU (?:at )?{_ADDRESS}")
+_NVRM_ADDRESS = re.compile(rf"NVRM:.*?\b(?:GPU (?:at )?|Xid \(){_ADDRESS}")
 _SXID = re.compile(rf"SXid \({_ADDRESS}\): (?P<number>\d+), (?P<text>.*)")
 _SEVERITY = re.compile(r"Severity (\d+)")
 _LINK = re.compile(r"\bLink (\d+)")

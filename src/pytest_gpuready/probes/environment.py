@@ -1,0 +1,46 @@
+"""Which NCCL and CUDA settings bend a measurement: everything but labels and paths, unless the site file allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_gpuready.model.agent_doc import NodeDoc
+
+# Name, or prefix with a star -> why it changes no measurement.
+BENIGN: dict[str, str] = {
+    "CUDA_HOME": "where a toolkit lies",
+    "CUDA_PATH": "where a toolkit lies",
+    "CUDA_ROOT": "where a toolkit lies",
+    "CUDA_INC_PATH": "where headers lie",
+    "CUDA_VERSION": "a label that container images carry",
+    "CUDA_PKG_*": "package names that container images carry",
+    "CUDA_CACHE_PATH": "where compiled kernels are kept",
+    "CUDA_CACHE_MAXSIZE": "how many compiled kernels are kept",
+    "NCCL_VERSION": "a label that container images carry; NCCL does not read it",
+    "NV_*": "package names that container images carry",
+    "NVIDIA_*": "settings of the container runtime; they choose devices, and missing devices show elsewhere",
+}
+LONGEST = 200
+
+
+def foreign(document: NodeDoc, allowed: Mapping[str, str]) -> list[str]:
+    """NAME=VALUE of every setting that is neither benign nor allowed by name and exact value; files are named."""
+    found = [
+        f"{name}={value}"
+        for name, value in sorted(document.environment.items())
+        if not _benign(name) and not _allowed(name, value, allowed)
+    ]
+    for file in document.nccl_conf:
+        for setting in file.settings:
+            name, _, value = setting.partition("=")
+            if not _benign(name) and not _allowed(name, value, allowed):
+                found.append(f"{setting} in {file.path}")
+    return found
+
+
+def _benign(name: str) -> bool:
+    return any(name.startswith(known[:-1]) if known.endswith("*") else name == known for known in BENIGN)
+
+
+def _allowed(name: str, value: str, allowed: Mapping[str, str]) -> bool:
+    return name in allowed and allowed[name][:LONGEST] == value
