@@ -1,0 +1,277 @@
+"""Expected beside found: site file, profile and the nodes' own answers become one `Inventory`.
+
+Expected comes first: a GPU that should be there and is not keeps its slot. Whatever nobody declared is assumed in
+the one way written here, and every assumption is a line on the certificate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+
+from pytest_gpuready import profiles
+from pytest_gpuready.errors import InventoryError
+from pytest_gpuready.inventory.found import NodeFound, gpus_found, pci_ids, unplaced
+from pytest_gpuready.inventory.site import DeclaredGpu, DeclaredNode, Site, contradictions
+from pytest_gpuready.model import Clause, Gpu, Inventory, Node, Part, Profile, Slot
+from pytest_gpuready.parse.yaml_file import shown
+
+STAND_IN = "stand-in"
+NOTHING_FOUND = "no NVIDIA GPU on the PCI bus or by NVML, and none declared: at least one is expected"
+ONE_OF_A_BOARD = "one GPU of an HGX board in a virtual machine: NVML reports no NVLink; none is expected"
+VIRTUALIZATION = {1: "NVML: passthrough", 2: "NVML: vGPU"}
+"""NVML's modes of a guest; 3 and 4 are those of a host that serves guests, which is bare metal itself."""
+
+
+def choose_profile(site: Site | None, option: str | None, docs: Mapping[str, NodeFound]) -> Profile | None:
+    """The profile to judge by, with the site file's exclusions in its clauses.
+
+    The command line or the site file names it; otherwise it is the shipped one for the PCI ids found, and None where
+    none knows them. `sha256` stays that of the profile as agreed, without exclusions.
+
+    Raises:
+        ProfileError: it does not load.
+        InventoryError: two profiles are named, it does not fit the GPUs found, or the site file contradicts it.
+    """
+    ids = pci_ids(docs)
+    named = profiles.load(site.profile, relative_to=site.directory) if site and site.profile else None
+    if option:
+        chosen = profiles.load(option)
+        if site and named and named.sha256 != chosen.sha256:
+            says = f"expected one profile, found {named.name} here and {chosen.name} on the command line; name one"
+            raise InventoryError(site.wrong(("profile",), says))
+    profile = profiles.load(option) if option else named or profiles.for_pci_ids(ids)
+    if profile is None:
+        return None
+    if ids and profile.pci_ids and not set(ids) & set(profile.pci_ids):
+        says = (
+            f"expected a profile for the GPUs found ({', '.join(sorted(set(ids)))}), found {profile.name} for "
+            f"{', '.join(profile.pci_ids)}; name the right one, or the machine is not the one agreed"
+        )
+        raise InventoryError(site.wrong(("profile",), says) if site and named else f"profile {shown(option)}: {says}")
+    lines = contradictions(site, profile) if site else ()
+    if lines:
+        raise InventoryError("\n".join(lines))
+    reasons = {excluded.clause: excluded.reason for excluded in site.exclude} if site else {}
+    clauses = tuple(dataclasses.replace(c, excluded=reasons.get(c.id, "")) for c in profile.clauses)
+    return dataclasses.replace(profile, clauses=clauses)
+
+
+def node_name(site: Site | None, hostname: str) -> str:
+    """The name of the node that is called `hostname`: the site file's where it declares one node, else the host's."""
+    if site and len(site.nodes) == 1:
+        return site.nodes[0].name
+    return re.sub(r"[^A-Za-z0-9._-]", "-", hostname)[:64] or "node"
+
+
+def resolve(
+    site: Site | None, docs: Mapping[str, NodeFound], *, profile: Profile | None, option: str | None = None
+) -> Inventory:
+    """Every expected node with every expected GPU, what was found in its place, and what was assumed.
+
+    `profile` is what `choose_profile` chose, `option` what the command line named.
+
+    Raises:
+        InventoryError: a node answered that the site file does not declare, or two nodes have one name.
+    """
+    assumptions: list[str] = []
+    if profile and not option and not (site and site.profile):
+        assumptions.append(f"profile {profile.name}: the one for PCI id {', '.join(profile.pci_ids)}")
+    nodes: list[Node] = []
+    problems: dict[str, str] = {}
+    pairs = _pairs(site, docs)
+    several = len(pairs) > 1
+    for name, declared, found in pairs:
+        found_or_nothing = found or NodeFound(node="the node did not answer", nvml="")
+        said: list[str] = []
+        nodes.append(_node(name, declared, found_or_nothing, profile, said))
+        assumptions += [f"{name}: {line}" for line in said] if several else said
+        if found is None or found.problem:
+            problems[name] = found_or_nothing.problem
+    return Inventory(
+        nodes=tuple(nodes),
+        assumptions=tuple(dict.fromkeys(assumptions)),
+        stand_in=_stand_in(site, docs),
+        problems=problems,
+    )
+
+
+def applies(clause: Clause, node: Node) -> str:
+    """Why a clause does not apply to a node, "" where it does. What the profile itself takes out is not asked here."""
+    for need in clause.needs:
+        if need == "peers" and len(node.slots) < 2:
+            return f"{node.name} has fewer than two expected GPUs, so there is no peer"
+        if need == "nvlink" and not node.nvlink:
+            return node.nvlink_none or f"no NVLink is expected on {node.name}"
+        if need == "nvswitch" and not node.nvswitch:
+            return node.nvlink_none or f"no NVSwitch is expected on {node.name}"
+    return ""
+
+
+def _pairs(site: Site | None, docs: Mapping[str, NodeFound]) -> list[tuple[str, DeclaredNode | None, NodeFound | None]]:
+    if site is None or not site.nodes:
+        named = [(node_name(None, d.node_doc.hostname if d.node_doc else key), None, d) for key, d in docs.items()]
+        names = [name for name, _, _ in named]
+        if len(set(names)) < len(names):
+            raise InventoryError(f"nodes: expected different names, found {', '.join(sorted(names))}; declare them")
+        return sorted(named, key=lambda pair: pair[0])
+    if len(site.nodes) == 1 and len(docs) == 1:
+        return [(site.nodes[0].name, site.nodes[0], next(iter(docs.values())))]
+    declared = [node.name for node in site.nodes]
+    for name in docs:
+        if name not in declared:
+            says = f"expected answers of {', '.join(declared)}, found one of {shown(name)}; declare it here"
+            raise InventoryError(site.wrong(("nodes",), says))
+    return [(node.name, node, docs.get(node.name)) for node in site.nodes]
+
+
+def _node(
+    name: str, declared: DeclaredNode | None, found: NodeFound, profile: Profile | None, assumptions: list[str]
+) -> Node:
+    node, nvml = found.node_doc, found.nvml_doc
+    gpus = gpus_found(found)
+    if node and not node.pci_visible:
+        assumptions.append("no PCI bus is visible: GPUs are known by NVML alone")
+    if declared and declared.gpus:
+        slots, extra = _listed(name, declared.gpus, gpus, assumptions)
+    else:
+        count = declared.count if declared else 0
+        if not count:
+            count = _assumed_count(found, gpus, assumptions)
+        slots = tuple(Slot(part=Part(node=name, index=i), gpu=gpus[i] if i < len(gpus) else None) for i in range(count))
+        extra = gpus[count:]
+    virtual = _virtual(declared, found, assumptions)
+    none = _no_nvlink(declared, found, profile, assumptions, single=len(slots) == 1, virtual=bool(virtual))
+    return Node(
+        name=name,
+        slots=slots,
+        boot_id=found.boot_id,
+        kernel=node.kernel if node else "",
+        driver=(nvml.driver if nvml else "") or (node.driver_module if node else ""),
+        cuda=nvml.cuda if nvml else "",
+        system=f"{node.system_vendor} {node.system_product}".strip() if node else "",
+        system_serial=node.system_serial if node else "",
+        virtual=virtual,
+        nvlink=not none,
+        nvswitch=not none and bool(profile and profile.nvswitch),
+        nvlink_none=none,
+        extra_gpus=tuple(gpu.bdf for gpu in extra),
+    )
+
+
+def _assumed_count(found: NodeFound, gpus: tuple[Gpu, ...], assumptions: list[str]) -> int:
+    """How many GPUs are expected where nobody declared a number: what bus and NVML count, and never none."""
+    hidden = unplaced(found)
+    count = len(gpus) + hidden
+    if not count:
+        nothing = f"the node could not be asked ({found.problem}), and no GPU is declared: at least one is expected"
+        assumptions.append(nothing if found.problem else NOTHING_FOUND)
+        return 1
+    on_bus = sum(gpu.on_bus for gpu in gpus)
+    said = [f"{on_bus} found on the PCI bus"] if on_bus else []
+    said += [f"{len(gpus) - on_bus} shown by NVML alone"] if len(gpus) > on_bus else []
+    said += [f"{hidden} counted by NVML that cannot be opened"] if hidden else []
+    how = "found on the PCI bus" if on_bus == count else ", ".join(said)
+    assumptions.append(f"expected {count} GPU{'s' if count > 1 else ''}: {how}")
+    return count
+
+
+def _listed(
+    name: str, declared: tuple[DeclaredGpu, ...], gpus: tuple[Gpu, ...], assumptions: list[str]
+) -> tuple[tuple[Slot, ...], tuple[Gpu, ...]]:
+    """Slots in the order of the list, and GPUs that no entry names.
+
+    A GPU on the bus that does not answer NVML has no UUID and no serial: it takes the place of a GPU that is missing
+    by UUID or serial, since otherwise a dead GPU would count as a missing and an unexpected one.
+    """
+    taken: dict[int, Gpu] = {}
+    left = list(gpus)
+    for index, entry in enumerate(declared):
+        match = next((gpu for gpu in left if _matches(entry, gpu)), None)
+        if match:
+            taken[index] = match
+            left.remove(match)
+            if entry.module >= 0 and match.module >= 0 and entry.module != match.module:
+                part = Part(node=name, index=index)
+                assumptions.append(
+                    f"{part.label} ({entry}): declared in module {entry.module}, found in module {match.module}"
+                )
+    for index, entry in enumerate(declared):
+        silent = next((gpu for gpu in left if not gpu.uuid and not gpu.serial), None)
+        if index not in taken and entry.key != "bdf" and silent:
+            taken[index] = silent
+            left.remove(silent)
+            label = Part(node=name, index=index).label
+            assumptions.append(f"{label} ({entry}): taken to be the GPU at {silent.bdf}, which NVML does not identify")
+    slots = tuple(
+        Slot(
+            part=Part(node=name, index=index),
+            expected_bdf=entry.value if entry.key == "bdf" else "",
+            expected_module=entry.module,
+            declared=str(entry),
+            gpu=taken.get(index),
+        )
+        for index, entry in enumerate(declared)
+    )
+    return slots, tuple(left)
+
+
+def _matches(entry: DeclaredGpu, gpu: Gpu) -> bool:
+    value = {"bdf": gpu.bdf, "uuid": gpu.uuid, "serial": gpu.serial}[entry.key]
+    return bool(value) and value.lower() == entry.value.lower()
+
+
+def _virtual(declared: DeclaredNode | None, found: NodeFound, assumptions: list[str]) -> str:
+    """What says that the node is a virtual machine, "" on bare metal. A declaration stands above what was detected."""
+    detected = found.node_doc.virtual if found.node_doc else ""
+    for gpu in found.nvml_doc.gpus if found.nvml_doc else ():
+        detected = detected or VIRTUALIZATION.get(gpu.virtualization_mode or 0, "")
+    if declared and declared.virtual is not None:
+        if declared.virtual:
+            return detected or "declared"
+        if detected:
+            assumptions.append(f"declared bare metal and held to it, although the machine says {detected}")
+        return ""
+    if detected:
+        assumptions.append(f"virtual machine ({detected}): what it hides is not required")
+    return detected
+
+
+def _no_nvlink(
+    declared: DeclaredNode | None,
+    found: NodeFound,
+    profile: Profile | None,
+    assumptions: list[str],
+    *,
+    single: bool,
+    virtual: bool,
+) -> str:
+    """Why no NVLink is expected on a node, "" where it is."""
+    if declared and declared.nvlink:
+        return "" if declared.nvlink == "full" else "the site file declares nvlink: none"
+    documents = found.nvml_doc.gpus if found.nvml_doc else []
+    seen = any(gpu.nvlink_count for gpu in documents)
+    if profile is None:
+        return "" if seen else "no profile says that there is NVLink, and NVML shows none"
+    if not profile.nvlink:
+        return f"the profile {profile.name} has no NVLink"
+    refused = [gpu for gpu in documents if not gpu.nvlink_count and gpu.errors.get("nvlink_count") == "NotSupported"]
+    if virtual and single and not seen and len(documents) == 1 and refused:
+        assumptions.append(ONE_OF_A_BOARD)
+        return ONE_OF_A_BOARD
+    return ""
+
+
+def _stand_in(site: Site | None, docs: Mapping[str, NodeFound]) -> str:
+    """Why this is no real hardware: the site file says so, or a name or a version does."""
+    if site and site.stand_in:
+        return site.stand_in
+    for found in docs.values():
+        words = [found.node_doc.driver_module] if found.node_doc else []
+        if found.nvml_doc:
+            words += [found.nvml_doc.driver, found.nvml_doc.nvml, *(gpu.name for gpu in found.nvml_doc.gpus)]
+        for word in words:
+            if STAND_IN in word.lower():
+                return f"{shown(word)} names itself a stand-in"
+    return ""

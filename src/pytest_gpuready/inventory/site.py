@@ -1,0 +1,239 @@
+"""The site file: what customer and provider declare to be there. What is not declared is assumed, and printed.
+
+Waivers, fabric, host role, containers and serving endpoints are not known to this version; a file that names them
+does not load, so nobody believes that they were looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from pytest_gpuready.errors import InventoryError
+from pytest_gpuready.inventory.found import bdf_of
+from pytest_gpuready.model import Profile
+from pytest_gpuready.parse.yaml_file import Path_, YamlFile, nearest, read_yaml, shown
+from pytest_gpuready.parse.yaml_shape import shape_findings, to_struct
+
+Text = Annotated[str, Meta(max_length=400)]
+Filled = Annotated[str, Meta(min_length=1, max_length=400)]
+NodeName = Annotated[str, Meta(pattern="^[A-Za-z0-9._-]{1,64}$")]
+Variable = Annotated[str, Meta(pattern="^(NCCL|CUDA)_[A-Z0-9_]{1,80}$")]
+Module = Annotated[int, Meta(ge=0, le=255)]
+Count = Annotated[int, Meta(ge=1, le=256)]
+
+
+class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Base of all parts of a site file."""
+
+
+class GpuEntry(Entry, frozen=True, kw_only=True):
+    """One expected GPU, named by exactly one of address, UUID and serial number, and the module it sits in."""
+
+    bdf: Filled | None = None
+    uuid: Filled | None = None
+    serial: Filled | None = None
+    module: Module | None = None
+
+
+class NodeEntry(Entry, frozen=True, kw_only=True):
+    """One expected node. `gpus` is a count or a list."""
+
+    gpus: Count | Annotated[list[GpuEntry], Meta(min_length=1, max_length=256)] | None = None
+    nvlink: Literal["full", "none"] | None = None
+    virtual: bool | None = None
+
+
+class ExcludeEntry(Entry, frozen=True, kw_only=True):
+    """A clause that is taken out, and why; both stand on page one of the certificate."""
+
+    clause: Filled
+    reason: Filled
+
+
+class SiteEntry(Entry, frozen=True, kw_only=True):
+    """A site file, format version 1."""
+
+    site: Literal[1]
+    provider: Text = ""
+    customer: Text = ""
+    agreement: Text = ""
+    profile: Filled | None = None
+    level: Annotated[int, Meta(ge=1, le=4)] | None = None
+    diagnostics: Literal["dcgm", "builtin", "both"] | None = None
+    nodes: dict[NodeName, NodeEntry] = {}
+    environment: dict[Variable, Text] = {}
+    exclude: list[ExcludeEntry] = []
+    stand_in: Filled | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredGpu:
+    """One GPU that the site file names: `key` is "bdf", "uuid" or "serial"."""
+
+    key: str
+    value: str
+    module: int = -1
+
+    def __str__(self) -> str:
+        return self.value if self.key == "bdf" else f"{self.key} {self.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredNode:
+    """One node that the site file names. `count` is 0 where the file leaves the number open."""
+
+    name: str
+    count: int = 0
+    gpus: tuple[DeclaredGpu, ...] = ()
+    nvlink: str = ""
+    virtual: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """A clause taken out by the site file, and why."""
+
+    clause: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What was declared. Empty text and 0 where nothing was; `sha256` is of the file's bytes."""
+
+    name: str
+    sha256: str
+    provider: str = ""
+    customer: str = ""
+    agreement: str = ""
+    profile: str = ""
+    level: int = 0
+    diagnostics: str = ""
+    nodes: tuple[DeclaredNode, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    exclude: tuple[Exclusion, ...] = ()
+    stand_in: str = ""
+    file: YamlFile = field(repr=False)
+
+    @property
+    def directory(self) -> Path:
+        """Where relative names in the file start."""
+        return self.file.directory
+
+    def wrong(self, path: Path_, says: str) -> str:
+        """An error line about a place in this file."""
+        return str(self.file.finding(path, says))
+
+
+def load_site(path: Path) -> Site:
+    """The site file at this path.
+
+    Raises:
+        InventoryError: one line for everything that is wrong with it.
+    """
+    file = read_yaml(path, InventoryError)
+    wrong = shape_findings(file, SiteEntry)
+    if wrong:
+        raise InventoryError("\n".join(str(found) for found in wrong))
+    entry = to_struct(file.data, SiteEntry)
+    lines: list[str] = []
+    nodes = tuple(_node(file, name, node, lines) for name, node in entry.nodes.items())
+    _duplicates(file, entry, lines)
+    if lines:
+        raise InventoryError("\n".join(lines))
+    return Site(
+        name=file.name,
+        sha256=file.sha256,
+        provider=entry.provider,
+        customer=entry.customer,
+        agreement=entry.agreement,
+        profile=entry.profile or "",
+        level=entry.level or 0,
+        diagnostics=entry.diagnostics or "",
+        nodes=nodes,
+        environment=dict(entry.environment),
+        exclude=tuple(Exclusion(clause=e.clause, reason=e.reason.strip()) for e in entry.exclude),
+        stand_in=(entry.stand_in or "").strip(),
+        file=file,
+    )
+
+
+def contradictions(site: Site, profile: Profile) -> tuple[str, ...]:
+    """Everything that the site file says against its profile, one line each."""
+    lines = []
+    known = [clause.id for clause in profile.clauses]
+    for index, excluded in enumerate(site.exclude):
+        if excluded.clause not in known:
+            says = f"expected a clause of the profile {profile.name}, found {shown(excluded.clause)}"
+            lines.append(
+                site.wrong(("exclude", index, "clause"), f"{says}{nearest(excluded.clause, known)}; correct it")
+            )
+    for node in site.nodes:
+        if node.nvlink == "full" and not profile.nvlink:
+            says = f"expected nvlink: none, found full: {profile.title} ({profile.name}) has no NVLink; correct one"
+            lines.append(site.wrong(("nodes", node.name, "nvlink"), says))
+    out = {excluded.clause for excluded in site.exclude}
+    if out and not any(c.required and not c.not_applicable and c.id not in out for c in profile.clauses):
+        lines.append(site.wrong(("exclude",), "expected a required clause to remain, found all excluded; keep one"))
+    return tuple(lines)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of the site file."""
+    schema: dict[str, Any] = msgspec.json.schema(SiteEntry)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "gpuready-site/1", **schema}
+
+
+def _node(file: YamlFile, name: str, entry: NodeEntry, lines: list[str]) -> DeclaredNode:
+    gpus: list[DeclaredGpu] = []
+    if isinstance(entry.gpus, list):
+        for index, gpu in enumerate(entry.gpus):
+            at = ("nodes", name, "gpus", index)
+            declared = _gpu(file, at, gpu, lines)
+            if declared and any(_same(declared, other) for other in gpus):
+                lines.append(str(file.finding(at, f"expected every GPU once, found {declared} twice; keep one")))
+            elif declared and declared.module >= 0 and any(declared.module == other.module for other in gpus):
+                says = f"expected one GPU per module, found module {declared.module} twice; correct one"
+                lines.append(str(file.finding((*at, "module"), says)))
+            elif declared:
+                gpus.append(declared)
+    return DeclaredNode(
+        name=name,
+        count=entry.gpus if isinstance(entry.gpus, int) else len(gpus),
+        gpus=tuple(gpus),
+        nvlink=entry.nvlink or "",
+        virtual=entry.virtual,
+    )
+
+
+def _gpu(file: YamlFile, at: Path_, entry: GpuEntry, lines: list[str]) -> DeclaredGpu | None:
+    given = {key: value for key in ("bdf", "uuid", "serial") if (value := getattr(entry, key)) is not None}
+    if len(given) != 1:
+        found = " and ".join(given) or "none"
+        lines.append(str(file.finding(at, f"expected exactly one of bdf, uuid, serial, found {found}; keep one")))
+        return None
+    ((key, value),) = given.items()
+    text = bdf_of(value) if key == "bdf" else value.strip()
+    if not text:
+        says = f"expected a PCI address like 0000:19:00.0, found {shown(value)}; correct it"
+        lines.append(str(file.finding((*at, key), says)))
+        return None
+    return DeclaredGpu(key=key, value=text, module=-1 if entry.module is None else entry.module)
+
+
+def _same(one: DeclaredGpu, other: DeclaredGpu) -> bool:
+    return (one.key, one.value.lower()) == (other.key, other.value.lower())
+
+
+def _duplicates(file: YamlFile, entry: SiteEntry, lines: list[str]) -> None:
+    seen: set[str] = set()
+    for index, excluded in enumerate(entry.exclude):
+        if excluded.clause in seen:
+            says = f"expected every clause once, found {shown(excluded.clause)} twice; keep one"
+            lines.append(str(file.finding(("exclude", index, "clause"), says)))
+        seen.add(excluded.clause)
