@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_gpuready.agent import aer, host_memory
 from pytest_gpuready.agent.copy_flow import Flow, Plan, median, rates, run, shared_rates, times_s
-from pytest_gpuready.agent.cuda_driver import Cuda, CudaGpu, CudaError, load
+from pytest_gpuready.agent.cuda_driver import Cuda, CudaError, CudaGpu, load
 from pytest_gpuready.agent.pci import BDF, upward
 from pytest_gpuready.agent.watch import Watch
 from pytest_gpuready.model.agent_doc import CopiesDoc, CopyDoc, PciBridge, TogetherDoc

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_gpuready.agent.cuda_driver import CudaGpu, CudaError
+from pytest_gpuready.agent.cuda_driver import CudaError, CudaGpu
 
 POLL_S = 0.002
 AHEAD = 2

@@ -1,0 +1,105 @@
+"""What the agent's watch saw -> the model's `Watch`, and which samples were taken under load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_gpuready.model import Watch
+from pytest_gpuready.model.agent_doc import WatchDoc
+from pytest_gpuready.parse.kernel_log import normal_bdf, xids
+
+SERIES = ("power_w", "sm_mhz", "temperature_c", "memory_temperature_c", "generation", "width")
+FACTS = {
+    "power_w": ("power", " W"),
+    "sm_mhz": ("SM clock", " MHz"),
+    "temperature_c": ("temperature", " C"),
+    "memory_temperature_c": ("memory temperature", " C"),
+}
+"""Column -> label for people and unit."""
+
+REASONS = {
+    0x2: "application clocks setting",
+    0x8: "HW slowdown",
+    0x10: "sync boost",
+    0x20: "SW thermal slowdown",
+    0x40: "HW thermal slowdown",
+    0x80: "HW power brake",
+}
+"""Clock event reasons that are worth a word; idle and the power cap are not."""
+
+
+def under_load(doc: WatchDoc, column: str, kinds: Sequence[str]) -> list[float]:
+    """Values of a column from samples that lie wholly inside the phases of these names.
+
+    `t` is taken after the readings, so the first period of a phase is left out: it may hold a reading from before.
+    """
+    spans = [(start + doc.period_s, end) for name, start, end in doc.phases if name in kinds]
+    return [
+        value
+        for t, value in zip(doc.samples.get("t", []), doc.samples.get(column, []), strict=True)
+        if t is not None and value is not None and any(start <= t <= end for start, end in spans)
+    ]
+
+
+def watch(docs: Sequence[WatchDoc], bdf: str, facts: dict[str, str]) -> Watch:
+    """All runs of a measurement on one GPU in one `Watch`: alarms of every run, facts over all, series of the first.
+
+    `facts` are further lines for people, put behind those of the samples.
+    """
+    numbers = [x.number for doc in docs for x in xids(doc.log) if x.hardware and x.bdf in (same_function(bdf), "")]
+    times, series = _series(docs[0]) if docs else ((), {})
+    return Watch(
+        hardware_xids=tuple(numbers),
+        uncorrected_ecc=sum(max(0, _growth(doc, "ecc_uncorrected_volatile") or 0) for doc in docs),
+        facts={**_facts(docs), **facts},
+        times_s=times,
+        series=series,
+    )
+
+
+def same_function(bdf: str) -> str:
+    """The address as the kernel log names it: four-digit domain, function 0."""
+    return normal_bdf(bdf.partition(".")[0])
+
+
+def _growth(doc: WatchDoc, name: str) -> int | None:
+    if name not in doc.before or name not in doc.after:
+        return None
+    return doc.after[name] - doc.before[name]
+
+
+def _facts(docs: Sequence[WatchDoc]) -> dict[str, str]:
+    said: dict[str, str] = {}
+    for column, (label, unit) in FACTS.items():
+        values = [v for doc in docs for v in doc.samples.get(column, []) if v is not None]
+        if values:
+            low, high = round(min(values)), round(max(values))
+            said[label] = f"{low}{unit}" if low == high else f"{low}-{high}{unit}"
+    bits = 0
+    for doc in docs:
+        for value in doc.samples.get("reasons", []):
+            bits |= int(value or 0)
+    slowed = [word for bit, word in REASONS.items() if bits & bit]
+    if slowed:
+        said["clock event reasons"] = ", ".join(slowed)
+    if any(_growth(doc, "ecc_uncorrected_volatile") is None for doc in docs):
+        why = next((doc.errors.get("ecc_uncorrected_volatile", "") for doc in docs), "")
+        said["uncorrected ECC"] = f"not read ({why or 'no counter'})"
+    unread = next((doc.log_problem for doc in docs if doc.log_problem), "")
+    if unread:
+        said["kernel log"] = f"not read: {unread}"
+    return said
+
+
+def _series(doc: WatchDoc) -> tuple[tuple[float, ...], dict[str, tuple[float, ...]]]:
+    """Columns without a gap: rows in which a drawn column is missing are left out, never filled."""
+    columns = [name for name in SERIES if any(v is not None for v in doc.samples.get(name, []))]
+    rows = [
+        row
+        for row in zip(doc.samples.get("t", []), *(doc.samples[name] for name in columns), strict=True)
+        if None not in row
+    ]
+    return (
+        tuple(float(row[0] or 0.0) for row in rows),
+        {name: tuple(float(row[i + 1] or 0.0) for row in rows) for i, name in enumerate(columns)},
+    )
