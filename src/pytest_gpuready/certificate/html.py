@@ -1,0 +1,203 @@
+"""The certificate as one self-contained HTML file: no script, no request, readable on paper, phone and screen.
+
+Every string that a template prints goes through `clean` (control and bidirectional characters, length) and is then
+escaped by Jinja's autoescape; figures are built with the same escaping in `plots`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from pytest_gpuready.certificate import page, plots, tables, words
+from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
+from pytest_gpuready.certificate.findings import Finding, by_outcome, cells, findings
+
+DIAGNOSED = ("FAIL", "NOT MEASURED", "UNSTABLE")
+WATCHES_AT_MOST = 24
+"""Small multiples drawn on one page; parts with a finding come first, the table under them has all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """The parts with a watch at level 2 or above, one cell each."""
+
+    suites: str
+    parts: tuple[PartEntry, ...]
+    drawn: tuple[PartEntry, ...]
+    left_out: int
+    series: tuple[plots.Series, ...]
+
+
+def render(certificate: Certificate) -> str:
+    """The whole page. It says what the document says and decides nothing."""
+    many = len(certificate.nodes) > 1
+    found = findings(certificate)
+    band = page.band(certificate)
+    failing = {part.part for _, part in cells(certificate) if part.outcome == "FAIL"}
+    lines = {part.line for _, part in cells(certificate) if part.line}
+    watched = _watched(certificate, failing)
+    draw = _WatchFigures(certificate, many, failing)
+    suites = []
+    for suite in certificate.suites:
+        rows = [tables.row(clause, many) for clause in suite.clauses]
+        suites.append((suite, rows, tables.matrices(rows)))
+    counts = certificate.counts.outcomes
+    context: dict[str, Any] = {
+        "c": certificate,
+        "many": many,
+        "hardware": certificate.basis == "hardware",
+        "band": band,
+        "footer": f"{page.nodes_text(certificate)} - {certificate.number} - {band.short} - basis {band.basis}",
+        "triad": page.triad(certificate, found, many),
+        "facts": page.facts(certificate),
+        "findings": found,
+        "diagnosed": [finding for finding in found if finding.outcome in DIAGNOSED],
+        "other_why": [line for line in certificate.why if line not in lines and certificate.status != "ACCEPTED"],
+        "promised": page.promised(certificate, many),
+        "not_covered": page.not_covered(certificate, many),
+        "failing": failing,
+        "files": {entry.sha256: entry.file for entry in certificate.evidence},
+        "gpu_tables": [tables.gpu_table(node) for node in certificate.nodes],
+        "suites": suites,
+        "counts_text": words.listed([f"{words.grouped(counts[o])} {o}" for o in words.WORST_FIRST if counts.get(o)], 9),
+        "watched": watched,
+        "untested": [f for o in (*words.OPEN, "NOT APPLICABLE") for f in _folded(certificate, o)],
+        "environment": [*certificate.environment.items(), ("Made by", certificate.product)],
+        "where": lambda part: page.where_text(certificate, part),
+        "watch_figure": draw,
+    }
+    return _environment().get_template("page.html").render(context)
+
+
+def _folded(certificate: Certificate, outcome: str) -> list[Finding]:
+    """Cells of an outcome folded by their reason, without what the site file excluded (it stands apart)."""
+    excluded = {entry.clause for entry in certificate.exclusions} if outcome == "NOT APPLICABLE" else set()
+    return [finding for finding in by_outcome(certificate, outcome) if finding.clause.id not in excluded]
+
+
+class _WatchFigures:
+    """Draws the watch of a part; all figures of the page share their scales."""
+
+    def __init__(self, certificate: Certificate, many: bool, failing: set[str]) -> None:
+        self._certificate = certificate
+        self._many = many
+        self._failing = failing
+        self._panels = plots.panels([part.watch for _, part in cells(certificate) if part.watch is not None])
+
+    def __call__(self, part: PartEntry) -> Markup:
+        if part.watch is None:
+            return Markup("")
+        gpu = page.gpu_of(self._certificate, part.part)
+        note = f"module {words.clean(gpu.module, 12)}" if gpu and gpu.module else ""
+        title = words.part_text(part.part, self._many)
+        return plots.watch(title, note, part.watch, self._panels, failing=part.part in self._failing)
+
+
+def _watched(certificate: Certificate, failing: set[str]) -> Watched | None:
+    """One watch per part, the longest one; None where nothing was watched at level 2 or above."""
+    best: dict[str, PartEntry] = {}
+    suites = []
+    for suite in certificate.suites:
+        for clause in suite.clauses:
+            for part in clause.parts:
+                if clause.level < 2 or part.watch is None or not part.watch.series:
+                    continue
+                known = best.get(part.part)
+                if known is None or known.watch is None or len(known.watch.times_s) < len(part.watch.times_s):
+                    best[part.part] = part
+                suites.append(suite.title)
+    if not best:
+        return None
+    parts = tuple(best.values())
+    drawn = sorted(parts, key=lambda part: part.part not in failing)[:WATCHES_AT_MOST]
+    drawn = [part for part in parts if part in drawn]
+    series = plots.known_series([part.watch for part in parts if part.watch is not None])
+    said = words.listed(list(dict.fromkeys(suites)), 4)
+    return Watched(suites=said, parts=parts, drawn=tuple(drawn), left_out=len(parts) - len(drawn), series=series)
+
+
+def _watched_parts(finding: Finding) -> list[PartEntry]:
+    """Parts of a failing or unstable clause to draw: the worst three, and one that passed to compare with."""
+    bad = [part for _, part in finding.cells if part.watch is not None and part.watch.series][:3]
+    good = [p for p in finding.clause.parts if p.outcome == "PASS" and p.watch is not None and p.watch.series][:1]
+    return bad + good if bad and finding.outcome in ("FAIL", "UNSTABLE") else bad
+
+
+def _located(finding: Finding) -> list[PartEntry]:
+    """The first eight parts of a finding, one cell each, the worst first."""
+    seen: dict[str, PartEntry] = {}
+    for _, part in finding.cells:
+        seen.setdefault(part.part, part)
+    return list(seen.values())[:8]
+
+
+def _inner(clause: ClauseEntry) -> str:
+    """The stricter inner limit, with sign."""
+    if clause.marginal is None:
+        return ""
+    sign = "\u2265" if clause.at_least is not None else "\u2264"
+    return f"{sign}{words.NBSP}{words.grouped(clause.marginal, words.decimals(clause))}"
+
+
+def _ceiling(clause: ClauseEntry) -> str:
+    if clause.ceiling is None:
+        return words.DASH
+    return words.grouped(clause.ceiling, 1 if clause.ceiling < 100 and words.decimals(clause) else 0)
+
+
+def _finalize(value: Any) -> Any:
+    """The last step before escaping: no string leaves a template uncleaned, and None never shows."""
+    if value is None:
+        return ""
+    return words.clean(value, 4000) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _environment() -> Environment:
+    env = Environment(
+        loader=PackageLoader("pytest_gpuready.certificate", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters.update(
+        ceiling=_ceiling,
+        clip=lambda text, bound: text if isinstance(text, Markup) else words.clean(str(text), bound),
+        count=words.count_text,
+        css=lambda text: Markup(words.css_string(text)),  # noqa: S704 - css_string leaves no sign that ends a string
+        finding_title=page.finding_title,
+        ids=tables.ids_text,
+        inner=_inner,
+        limit=words.limit_text,
+        limit_short=lambda clause: words.limit_text(clause, unit=False),
+        located=_located,
+        neighbours=tables.neighbours,
+        part=words.part_text,
+        parts=words.parts_text,
+        seconds=words.seconds_text,
+        sentence=page.sentence,
+        size=words.size_text,
+        source=words.source_text,
+        suite_counts=tables.suite_counts,
+        time=words.time_text,
+        typo=words.typo,
+        unit=words.unit_text,
+        value=words.value_text,
+        watched_parts=_watched_parts,
+    )
+    env.globals.update(
+        WORDS=words.WORDS,
+        OPEN=words.OPEN,
+        BOXES=plots.BOXES_AT_MOST,
+        bullet=plots.bullet,
+        boxes=plots.boxes,
+        strip=plots.strip,
+        counts_sentence=plots.counts_sentence,
+        span_text=plots.span_text,
+    )
+    return env

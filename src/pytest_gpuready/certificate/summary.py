@@ -1,0 +1,228 @@
+"""The certificate on a terminal: about ten lines at the end, and the evidence under one failure.
+
+Plain ASCII, words before colour, no line wider than asked for; what came from tools is printed without its control
+characters.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import PurePath
+
+from pytest_gpuready.certificate import page, words
+from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
+from pytest_gpuready.certificate.findings import Finding, also_failing, by_outcome, closest, findings
+from pytest_gpuready.certificate.tables import ids_text
+from pytest_gpuready.model.units import show
+
+LABEL = 12
+"""Columns of the label, its spaces included."""
+FINDINGS_AT_MOST = 4
+NEIGHBOURS_AT_MOST = 8
+LOG_AT_MOST = 6
+
+
+def summary_lines(certificate: Certificate, out: str, width: int = 100) -> list[tuple[str, str]]:
+    """The summary as (label, text) pairs in order; an empty label continues the line above.
+
+    Label and text together stay within `width` columns: the label takes 12 of them. The last pair is `page`.
+    """
+    many = len(certificate.nodes) > 1
+    found = findings(certificate)
+    lines: list[tuple[str, str]] = [_first(certificate)]
+    if not certificate.finished:
+        lines.append(("running", "the run has not ended: nothing here is a result yet"))
+    if certificate.basis != "hardware":
+        said = certificate.basis_note or "the same judgement without the hardware of this run"
+        lines.append(("meaning", f"certifies no hardware: {said}"))
+    elif certificate.status == "INCOMPLETE":
+        lines.append(("meaning", "nothing failed, and this is not an acceptance: " + _missing_text(certificate)))
+    if certificate.status == "REJECTED":
+        lines += _rejected(certificate, found, many)
+    lines.append(("clauses", _clauses(certificate)))
+    lines += _open(certificate, found, many)
+    if certificate.status != "REJECTED":
+        lines += _closest(certificate, many)
+    lines += [("waived", f"{f.clause.id} {f.reason}") for f in by_outcome(certificate, "WAIVED")[:2]]
+    if certificate.exclusions:
+        said = "; ".join(f"{entry.clause} ({entry.reason})" for entry in certificate.exclusions[:4])
+        lines.append(("excluded", said))
+    if certificate.status == "INCOMPLETE" and certificate.do_next:
+        lines += [("do next", line) for line in certificate.do_next[:2]]
+    if certificate.status == "ACCEPTED" and certificate.basis != "hardware" and certificate.do_next:
+        lines.append(("do next", certificate.do_next[0]))
+    if certificate.evidence:
+        lines.append(("evidence", f"{len(certificate.evidence)} files with their sha256 in certificate.json"))
+    lines.append(("signed", "no: not signed"))
+    lines.append(("page", str(PurePath(out) / "certificate.html")))
+    return _wrapped(lines, width)
+
+
+def _first(certificate: Certificate) -> tuple[str, str]:
+    profile = (
+        f"profile {certificate.profile.name} {certificate.profile.version}" if certificate.profile else "no profile"
+    )
+    where = page.nodes_text(certificate)
+    if certificate.basis != "hardware":
+        label = "REPLAY" if certificate.basis == "replay" else "STAND-IN"
+        return label, f"would be {certificate.status}: {where}, level {_level(certificate)}, {profile}"
+    return certificate.status, f"{where}, basis hardware, level {_level(certificate)}, {profile}"
+
+
+def _level(certificate: Certificate) -> str:
+    reached, asked = certificate.level_reached, certificate.level_asked
+    return f"{asked} of {asked}" if reached == asked else f"{reached} of {asked} reached"
+
+
+def _missing_text(certificate: Certificate) -> str:
+    ids = {f.clause_ids for o in words.OPEN for f in by_outcome(certificate, o)}
+    missing = len({one for group in ids for one in group})
+    if missing:
+        return f"{missing} of {certificate.counts.clauses} clauses have no verdict"
+    return certificate.why[0] if certificate.why else "see the page"
+
+
+def _rejected(certificate: Certificate, found: list[Finding], many: bool) -> list[tuple[str, str]]:
+    """Which part, why, what to do next: from the worst finding."""
+    failed = [finding for finding in found if finding.outcome == "FAIL"]
+    if not failed:
+        return [("why", line) for line in certificate.why[:3]]
+    worst = failed[0]
+    where = page.where_text(certificate, worst.worst).replace(" \u00b7 ", " ")
+    more = len(worst.parts) - 1
+    also = also_failing(worst, found)
+    why = f"{worst.clause.id} {_fail_text(worst.clause, worst.worst)}"
+    lines = [("part", where + (f" and {more} more" if more else ""))]
+    lines.append(("why", why + (f"; also {', '.join(also[:6])}" if also else "")))
+    for finding in failed[1:FINDINGS_AT_MOST]:
+        if finding.clause.id not in also:
+            said = f"{finding.clause.id} {words.parts_text(finding.parts, many, 4)}"
+            lines.append(("", f"{said}: {_fail_text(finding.clause, finding.worst)}"))
+    lines.append(("do next", worst.worst.action or "read the finding on the page"))
+    lines += [("", line) for line in certificate.do_next if line.startswith("pytest")][:1]
+    return lines
+
+
+def _fail_text(clause: ClauseEntry, part: PartEntry) -> str:
+    name = clause.headline or clause.metric
+    limit = "the same on all GPUs" if clause.uniform else clause.limit
+    value = part.shown + (f" {clause.unit}" if clause.unit and part.shown else "")
+    said = f"{name} {value}, expected {limit}" if value and limit else name
+    return said + (f" ({part.reason})" if part.reason and part.reason not in said else "")
+
+
+def _clauses(certificate: Certificate) -> str:
+    counts = certificate.counts
+    said = ", ".join(f"{counts.outcomes[o]} {o}" for o in words.WORST_FIRST if counts.outcomes.get(o))
+    missing = sum(counts.outcomes.get(outcome, 0) for outcome in words.OPEN)
+    tail = f"; {missing} without verdict" if missing else "; none missing"
+    return f"{counts.clauses} on {counts.cells} parts: {said or 'nothing'}{tail}"
+
+
+def _open(certificate: Certificate, found: list[Finding], many: bool) -> list[tuple[str, str]]:
+    """What has no verdict, folded by cause: "blocked" for closed gates, "missing" for the rest."""
+    lines = []
+    kept = [finding for finding in found if finding.outcome in (*words.OPEN, "OBSERVED")]
+    for finding in kept[:FINDINGS_AT_MOST]:
+        blocked = finding.outcome == "NOT TESTED" and finding.reason.startswith("blocked")
+        who = words.parts_text(finding.parts, many, 4)
+        said = f"{ids_text(finding.clause_ids)} {finding.outcome} on {who}"
+        lines.append(("blocked" if blocked else "missing", f"{said}: {finding.reason}" if finding.reason else said))
+    if len(kept) > FINDINGS_AT_MOST:
+        lines.append(("", f"and {len(kept) - FINDINGS_AT_MOST} more findings, on the page"))
+    return lines
+
+
+def _closest(certificate: Certificate, many: bool) -> list[tuple[str, str]]:
+    pair = closest(certificate)
+    if pair is None:
+        return []
+    clause, part = pair
+    bound = words.bound_of(clause)
+    limit = "" if bound is None else f"{'>=' if clause.at_least is not None else '<='} {bound:g}"
+    value = show(part.value, clause.unit) if part.value is not None else part.shown
+    word = ", MARGINAL" if part.outcome == "MARGINAL" else ""
+    name = clause.headline or clause.metric
+    who = words.part_text(part.part, many)
+    return [("closest", f"{clause.id} {name} {value} on {who}, limit {limit} ({part.margin_percent:+.1f} %){word}")]
+
+
+def _wrapped(lines: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
+    """Long texts continue under an empty label, at most three lines each; a page's path stays on one line."""
+    room = max(width - LABEL, 20)
+    out: list[tuple[str, str]] = []
+    for label, text in lines:
+        said = _ascii(text)
+        if label == "page":
+            out.append((label, said))
+            continue
+        pieces = textwrap.wrap(said, room, max_lines=3, placeholder=" ...", break_on_hyphens=False) or [""]
+        out += [(label if place == 0 else "", piece) for place, piece in enumerate(pieces)]
+    return out
+
+
+def _ascii(text: str) -> str:
+    for sign, into in ((words.NBSP, " "), (words.NNBSP, " "), (words.MINUS, "-"), ("\u00d7", "x"), (words.DASH, "-")):
+        text = text.replace(sign, into)
+    return words.plain(text, 1200)
+
+
+def finding_block(part: PartEntry, clause: ClauseEntry) -> list[str]:
+    """The evidence under one failure line, at most 100 columns: neighbours, kernel log, watch, digests.
+
+    Of many GPUs the failing one (marked ><) and the eight nearest to it are shown.
+    """
+    lines = _neighbour_table(part)
+    if part.repeats:
+        runs = ", ".join(_ascii(str(value)) for value in [part.value, *part.repeats])
+        lines += _labelled("runs", f"{runs}{f' {clause.unit}' if clause.unit else ''}")
+    if part.log:
+        lines.append("kernel log")
+        for line in part.log[-LOG_AT_MOST:]:
+            lines += textwrap.wrap(
+                _ascii(line)[:400], 100, initial_indent="  ", subsequent_indent=" " * 17, break_on_hyphens=False
+            )
+    if part.watch and part.watch.facts:
+        lines += _labelled("watch", ", ".join(f"{name} {text}" for name, text in part.watch.facts.items()))
+    if part.evidence:
+        lines += _labelled("evidence", ", ".join(f"sha256 {digest[:12]}" for digest in part.evidence[:4]))
+    return lines
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    return textwrap.wrap(_ascii(text)[:600], 100, initial_indent=f"{label:<{LABEL}}", subsequent_indent=" " * LABEL)
+
+
+def _neighbour_table(part: PartEntry) -> list[str]:
+    names = sorted({name for row in part.neighbours.values() for name in row}, key=words.split_part)
+    if not names:
+        return []
+    here = names.index(part.part) if part.part in names else 0
+    near = sorted(range(len(names)), key=lambda place: (abs(place - here), place))[: NEIGHBOURS_AT_MOST + 1]
+    shown = [names[place] for place in sorted(near)]
+    heads = [_head(name, marked=name == part.part) for name in shown]
+    rows = {metric: [_ascii(row.get(name, "-"))[:24] for name in shown] for metric, row in part.neighbours.items()}
+    first = min(max(len(metric) for metric in rows) + 4, 28)
+    widths = [max(len(heads[i]), *(len(row[i]) for row in rows.values())) + 2 for i in range(len(shown))]
+    while first + sum(widths) > 100 and len(widths) > 1:
+        drop = _farthest(shown, part.part)
+        widths.pop(drop)
+        for column in (shown, heads, *rows.values()):
+            column.pop(drop)
+    lines = [" " * first + "".join(f"{head:>{w}}" for head, w in zip(heads, widths, strict=True))]
+    for metric, row in rows.items():
+        label = "  " + _ascii(metric)[: first - 3]
+        lines.append(f"{label:<{first}}" + "".join(f"{text:>{w}}" for text, w in zip(row, widths, strict=True)))
+    return lines
+
+
+def _farthest(shown: list[str], part: str) -> int:
+    """The column to give up: the one farthest from the failing part, never the failing part itself."""
+    here = shown.index(part) if part in shown else 0
+    return max(range(len(shown)), key=lambda place: (abs(place - here), place))
+
+
+def _head(name: str, *, marked: bool) -> str:
+    _, index = words.split_part(name)
+    text = f"GPU{index}" if index >= 0 else _ascii(name)[:12]
+    return f">{text}<" if marked else text

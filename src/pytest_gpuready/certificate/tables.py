@@ -1,0 +1,208 @@
+"""The tables of the certificate: a clause as a row, the numbers behind it, GPUs of a node, neighbours of a finding."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_gpuready.certificate import words
+from pytest_gpuready.certificate.document import ClauseEntry, GpuEntry, NodeEntry, PartEntry, SuiteEntry
+from pytest_gpuready.certificate.plots import has_bullet, has_strip
+
+COLUMNS = 8
+"""Parts side by side in a table; more parts make further tables, so that paper holds them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One clause in a table: its worst cell, how the words are spread, and which figure fits.
+
+    `same` is True where every part has one word and one value: then the row itself says it for all of them.
+    `figure` is "bullet", "strip", "boxes" or "" (one part).
+    """
+
+    clause: ClauseEntry
+    outcome: str
+    others: tuple[tuple[str, int], ...]
+    worst: PartEntry | None
+    same: bool
+    value: str
+    unit: str
+    note: str
+    margin: str
+    figure: str
+
+    @property
+    def count(self) -> int:
+        return len(self.clause.parts)
+
+
+def row(clause: ClauseEntry, many: bool, *, headline: bool = False) -> Row:
+    """The view of one clause; `headline` for page one, where a clause with a ceiling gets a bullet."""
+    parts = clause.parts
+    outcome = min((part.outcome for part in parts), key=words.rank, default="NOT TESTED")
+    spread = [(o, sum(p.outcome == o for p in parts)) for o in words.WORST_FIRST]
+    same = len({(p.outcome, p.shown, p.detail, p.reason) for p in parts}) <= 1
+    worst = _worst(clause, outcome)
+    figure = "" if len(parts) < 2 else "boxes"
+    if headline and has_bullet(clause):
+        figure = "bullet"
+    elif not headline and has_strip(clause):
+        figure = "strip"
+    value, unit, note = _measured(clause, worst, figure, many)
+    return Row(
+        clause=clause,
+        outcome=outcome,
+        others=tuple((o, n) for o, n in spread if n and o != outcome),
+        worst=worst,
+        same=same and figure != "strip",
+        value=value,
+        unit=unit,
+        note=note,
+        margin=words.margin_text(clause, worst),
+        figure=figure,
+    )
+
+
+def _worst(clause: ClauseEntry, outcome: str) -> PartEntry | None:
+    """The part to show: of those with the worst word the one nearest to the wrong side."""
+    among = [part for part in clause.parts if part.outcome == outcome]
+    measured = words.worst_number(clause)
+    if measured is not None and (measured[0].outcome == outcome or outcome in words.OPEN):
+        return measured[0] if outcome not in words.OPEN else among[0]
+    return among[0] if among else None
+
+
+def _measured(clause: ClauseEntry, worst: PartEntry | None, figure: str, many: bool) -> tuple[str, str, str]:
+    """Value, unit and the note under it."""
+    parts = clause.parts
+    with_value = [part for part in parts if part.shown]
+    if worst is None or not with_value:
+        return "", "", ""
+    equal = len({part.shown for part in with_value}) == 1 and len(with_value) == len(parts)
+    value, unit = words.value_text(clause, worst, 80), words.unit_text(clause.unit)
+    who = words.part_text(worst.part, many)
+    if not worst.shown:
+        return f"{len(with_value)} of {len(parts)}", "", f"{who}: no value"
+    if len(parts) == 1:
+        return value, unit, words.typo(words.clean(worst.detail or worst.conditions, 120))
+    if equal:
+        return value, unit, f"on {len(parts)} of {len(parts)}"
+    found = [number for _, number in words.numbers(clause)]
+    if len(found) > 1:
+        median = words.grouped(statistics.median(found), words.decimals(clause))
+        return value, unit, f"{who}, median {median}"
+    return value, unit, f"{who}; others differ"
+
+
+def ids_text(ids: Sequence[str]) -> str:
+    """Clause ids in few words, runs folded: GPU-1 to GPU-4, PCIE-7."""
+    runs: list[list[str]] = []
+    for one in ids:
+        stem, dash, tail = one.rpartition("-")
+        last = runs[-1][-1].rpartition("-") if runs else ("", "", "")
+        follows = dash and tail.isdigit() and last[2].isdigit() and last[0] == stem and int(tail) == int(last[2]) + 1
+        if runs and follows:
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    said = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs]
+    return ", ".join(said[:10]) + (f" and {len(said) - 10} more" if len(said) > 10 else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """A table of clauses by parts, at most COLUMNS parts wide."""
+
+    parts: tuple[str, ...]
+    rows: tuple[tuple[Row, tuple[PartEntry, ...]], ...]
+
+
+def matrices(rows: list[Row]) -> list[Matrix]:
+    """The numbers behind the rows whose parts differ, in tables that fit on paper."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for one in rows:
+        if not one.same and one.count > 1:
+            groups.setdefault(tuple(part.part for part in one.clause.parts), []).append(one)
+    tables = []
+    for names, members in groups.items():
+        for first in range(0, len(names), COLUMNS):
+            stretch = slice(first, first + COLUMNS)
+            inside = tuple((one, tuple(one.clause.parts[stretch])) for one in members)
+            tables.append(Matrix(parts=names[stretch], rows=inside))
+    return tables
+
+
+def suite_counts(suite: SuiteEntry) -> list[tuple[str, int]]:
+    """How many clauses of a suite have which worst word, worst first."""
+    outcomes = [min((p.outcome for p in c.parts), key=words.rank, default="NOT TESTED") for c in suite.clauses]
+    return [(o, outcomes.count(o)) for o in words.WORST_FIRST if o in outcomes]
+
+
+_FOLDABLE = (
+    ("name", "Model"),
+    ("pci_id", "PCI id"),
+    ("part_number", "Board part number"),
+    ("vbios", "VBIOS"),
+    ("inforom", "InfoROM"),
+    ("memory_mib", "Memory, MiB"),
+    ("pcie", "PCIe"),
+    ("nvlinks", "NVLinks"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuTable:
+    """The GPUs of a node: what all share as (name, value) pairs, what differs as columns."""
+
+    node: NodeEntry
+    shared: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...]
+    rows: tuple[tuple[GpuEntry, tuple[str, ...]], ...]
+
+
+def gpu_table(node: NodeEntry) -> GpuTable:
+    """Columns that say the same on all present GPUs become one sentence; a single GPU keeps them as its columns."""
+    present = [gpu for gpu in node.gpus if gpu.present]
+    shared, columns = [], []
+    for field, title in _FOLDABLE:
+        texts = [_field(gpu, field) for gpu in present]
+        if len(present) > 1 and len(set(texts)) == 1 and len(present) == len(node.gpus):
+            shared += [(title, texts[0])] if texts[0] else []
+        elif any(texts):
+            columns.append((field, title))
+    rows = tuple((gpu, tuple(_field(gpu, field) for field, _ in columns)) for gpu in node.gpus)
+    return GpuTable(node=node, shared=tuple(shared), columns=tuple(title for _, title in columns), rows=rows)
+
+
+def _field(gpu: GpuEntry, field: str) -> str:
+    value = getattr(gpu, field)
+    if field == "memory_mib":
+        return words.grouped(value) if value else ""
+    return words.typo(value) if field == "pcie" else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """Metrics by parts around a finding, at most COLUMNS parts wide: (metric, ((part, shown), ..)) rows."""
+
+    parts: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
+
+def neighbours(part: PartEntry) -> list[Neighbours]:
+    """The comparison block of a finding, in tables that fit on paper."""
+    names = list(dict.fromkeys(name for values in part.neighbours.values() for name in values))
+    names.sort(key=words.split_part)
+    blocks = [tuple(names[first : first + COLUMNS]) for first in range(0, len(names), COLUMNS)]
+    return [
+        Neighbours(
+            parts=block,
+            rows=tuple(
+                (metric, tuple((name, values.get(name, "")) for name in block))
+                for metric, values in part.neighbours.items()
+            ),
+        )
+        for block in blocks
+    ]
