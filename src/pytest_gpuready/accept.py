@@ -41,7 +41,19 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
     print(f"gpuready: accepting this machine, found {hardware[0]}" if hardware else _REPLAY, flush=True)
     code = int(
         pytest.main(
-            ["--pyargs", "pytest_gpuready.suites", "-m", "level2", "-q", "-p", "no:cacheprovider", *replay, *site, *arguments]
+            [
+                "--pyargs",
+                "pytest_gpuready.suites",
+                "-m",
+                "level2",
+                "-o",
+                "addopts=",
+                "-p",
+                "no:cacheprovider",
+                *replay,
+                *site,
+                *arguments,
+            ]
         )
     )
     page = Path("gpuready-out/certificate.html").resolve()

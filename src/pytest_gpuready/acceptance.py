@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import platform
-import re
 import socket
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,9 +25,10 @@ from pytest_gpuready.certificate.junit import junit
 from pytest_gpuready.certificate.nodes import node_entries
 from pytest_gpuready.errors import GpuReadyError, InventoryError, StoreError, TransportError
 from pytest_gpuready.files import write_together
-from pytest_gpuready.inventory import NodeFound, Site, choose_profile, load_site, resolve
-from pytest_gpuready.model import Inventory, Node, Part, Profile
-from pytest_gpuready.parse.agent import node_doc, nvml_doc
+from pytest_gpuready.inventory import NodeFound, Site, choose_profile, load_site, node_name, resolve
+from pytest_gpuready.model import CommandResult, Inventory, Node, Part, Profile
+from pytest_gpuready.model.agent_doc import NodeDoc, NvmlDoc
+from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
 from pytest_gpuready.probes import Probe
 from pytest_gpuready.probes.copies import CopiesProbe, TogetherProbe
 from pytest_gpuready.probes.node import NodeProbe
@@ -72,11 +72,11 @@ class Acceptance:
         self.settings = settings
         self.site: Site | None = load_site(settings.site) if settings.site else None
         transport = self._transport()
-        node_name = self._node_name(transport)
+        name = self._node_name(transport)
         local = not isinstance(transport, Replay) and not settings.joined
-        self._lease = Lease(default_path(), node=node_name, out=settings.out) if local else None
+        self._lease = Lease(default_path(), node=name, out=settings.out) if local else None
         try:
-            self._open(transport, node_name)
+            self._open(transport, name)
         except BaseException:
             self.close()
             raise
@@ -134,11 +134,11 @@ class Acceptance:
     def log_lines(self, part: Part) -> list[str]:
         """The last kernel-log lines about this part (a node: about any GPU of it)."""
         doc = self._node_docs.get(part.node)
-        if doc is None or doc.node is None:
+        if doc is None or doc.node_doc is None:
             return []
         slot = self.inventory.slot(part)
         wanted = slot.bdf.rsplit(".", 1)[0] if slot and slot.bdf else ""
-        lines = [line for line in doc.node.kernel_log.lines if not slot or (wanted and wanted in line.text)]
+        lines = [line for line in doc.node_doc.kernel_log.lines if not slot or (wanted and wanted in line.text)]
         return [f"[{line.t:12.6f}] {line.text}" for line in lines[-LOG_LINES:]]
 
     def header(self) -> list[str]:
@@ -175,13 +175,11 @@ class Acceptance:
         return Recording(Local(), settings.record) if settings.record else Local()
 
     def _node_name(self, transport: Transport) -> str:
-        if self.site and self.site.nodes:
-            return self.site.nodes[0].name
         if isinstance(transport, Replay):
             return transport.meta.nodes[0]
-        return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "node"
+        return node_name(self.site, socket.gethostname())
 
-    def _open(self, transport: Transport, node_name: str) -> None:
+    def _open(self, transport: Transport, name: str) -> None:
         settings, site = self.settings, self.site
         self._probes: list[Probe] = [
             NodeProbe(site.environment if site else {}),
@@ -190,22 +188,20 @@ class Acceptance:
             TogetherProbe(),
         ]
         store = Store(settings.out, transport)
-        bare = Node(name=node_name, slots=())
+        bare = Node(name=name, slots=())
         if settings.joined:
-            fresh = {key: store.read(key) or Taken() for key in (key_of(p.name, node_name) for p in self._probes[:2])}
+            fresh = {key: store.read(key) or Taken() for key in (key_of(p.name, name) for p in self._probes[:2])}
         else:
             fresh = _take_first(self._probes[:2], bare, transport)
-        self._node_docs = {node_name: _found(fresh, node_name)}
-        chosen = choose_profile(site, settings.profile, self._node_docs)
-        profile = chosen or load("base")
-        self.inventory: Inventory = resolve(site, self._node_docs, profile)
-        excluded = {e.clause: e.reason for e in site.exclude} if site else {}
-        self.profile: Profile = dataclasses.replace(
-            profile,
-            clauses=tuple(dataclasses.replace(c, excluded=excluded.get(c.id, "")) for c in profile.clauses),
-        )
+        self._node_docs = {name: _found(fresh, name)}
+        option = settings.profile or None
+        profile = choose_profile(site, option, self._node_docs)
+        self.profile: Profile = profile or load("base")
+        self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)
         self.basis, self.basis_note = self._basis(transport)
-        self.level = settings.level or (site.level if site and site.level else max(c.level for c in profile.clauses))
+        self.level = settings.level or (
+            site.level if site and site.level else max(c.level for c in self.profile.clauses)
+        )
         self.findings = Findings(store=store, probes=self._probes, profile=self.profile, inventory=self.inventory)
         if settings.joined:
             self.run: Run = join_run(settings.out, store)
@@ -244,7 +240,7 @@ class Acceptance:
         if self.site is None:
             return None
         return SiteEntry(
-            name=self.site.file,
+            name=self.site.name,
             sha256=self.site.sha256,
             provider=self.site.provider,
             customer=self.site.customer,
@@ -258,20 +254,20 @@ class Acceptance:
             **self.settings.versions,
         }
         for name, found in self._node_docs.items():
-            if found.node:
-                said[f"{name} kernel"] = found.node.kernel
-                if found.node.container:
-                    said[f"{name} container"] = found.node.container
-                for variable, value in sorted(found.node.environment.items()):
+            if found.node_doc:
+                said[f"{name} kernel"] = found.node_doc.kernel
+                if found.node_doc.container:
+                    said[f"{name} container"] = found.node_doc.container
+                for variable, value in sorted(found.node_doc.environment.items()):
                     said[f"{name} {variable}"] = value
-            if found.nvml:
-                for library, version in sorted(found.nvml.libraries.items()):
+            if found.nvml_doc:
+                for library, version in sorted(found.nvml_doc.libraries.items()):
                     said[f"{name} {library}"] = version
         return said
 
     def _evidence(self) -> list[EvidenceEntry]:
         entries = []
-        for key in self.run.store.keys():
+        for key in self.run.store.scopes():
             taken = self.run.store.read(key)
             for result in taken.results if taken else []:
                 sha256 = digest(result)
@@ -292,9 +288,9 @@ class Acceptance:
     def _nvlinks(self, part: Part) -> str:
         found = self._node_docs.get(part.node)
         slot = self.inventory.slot(part)
-        if found is None or found.nvml is None or slot is None:
+        if found is None or found.nvml_doc is None or slot is None:
             return ""
-        gpu = next((g for g in found.nvml.gpus if g.bdf == slot.bdf), None)
+        gpu = next((g for g in found.nvml_doc.gpus if g.bdf == slot.bdf), None)
         if gpu is None or not gpu.nvlinks:
             return ""
         return f"{sum(link.active is True for link in gpu.nvlinks)} up"
@@ -314,20 +310,27 @@ def _take_first(probes: Sequence[Probe], node: Node, transport: Transport) -> di
 
 
 def _found(fresh: Mapping[str, Taken], node: str) -> NodeFound:
-    """Both documents of a node, or why there is none."""
+    """Both documents of a node, or one line each that says why there is none."""
+    try:
+        result = _result(fresh, "node", node)
+        boot_id = envelope(result, "node").boot_id
+        node_found: NodeDoc | str = node_doc(result)
+    except GpuReadyError as error:
+        node_found, boot_id = str(error), ""
+    try:
+        nvml_found: NvmlDoc | str = nvml_doc(_result(fresh, "nvml", node))
+    except GpuReadyError as error:
+        nvml_found = str(error)
+    return NodeFound(node=node_found, nvml=nvml_found, boot_id=boot_id)
 
-    def read(probe: str, parse: object) -> tuple[object, str]:
-        taken = fresh[key_of(probe, node)]
-        if taken.problem or not taken.results:
-            return None, taken.problem or f"{node}: {probe} was not taken"
-        try:
-            return parse(taken.results[0]), ""  # type: ignore[operator]
-        except GpuReadyError as error:
-            return None, str(error)
 
-    node_found, node_problem = read("node", node_doc)
-    nvml_found, nvml_problem = read("nvml", nvml_doc)
-    return NodeFound(node=node_found, nvml=nvml_found, node_problem=node_problem, nvml_problem=nvml_problem)  # type: ignore[arg-type]
+def _result(fresh: Mapping[str, Taken], probe: str, node: str) -> CommandResult:
+    taken = fresh[key_of(probe, node)]
+    if taken.problem or not taken.results:
+        raise TransportError(
+            taken.problem or f"{node}: expected what {probe} printed, found nothing; start pytest again"
+        )
+    return taken.results[0]
 
 
 def _now() -> str:

@@ -20,7 +20,7 @@ from pytest_gpuready.certificate.lines import finding_line, one_line
 from pytest_gpuready.certificate.summary import finding_block, summary_lines
 from pytest_gpuready.errors import GpuReadyError, LeaseError, OutOfSpec, StoreError
 from pytest_gpuready.judge import Found
-from pytest_gpuready.model import Clause, Measurement, Outcome, Part, Verdict
+from pytest_gpuready.model import Clause, Outcome, Part, Verdict
 from pytest_gpuready.model.units import show
 
 INCOMPLETE = 20
@@ -196,7 +196,7 @@ class Driving:
         item.user_properties[:] = [p for p in item.user_properties if p[0] not in mine] + properties
 
     def after_report(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-        """A clause that returned without judging fails; a finding is shown as its line and block, not as a traceback."""
+        """A clause that returned without judging fails; a finding is shown as its line, not as a traceback."""
         if CLAUSE not in item.stash:
             return
         if report.when == "call" and report.passed and VERDICT not in item.stash:

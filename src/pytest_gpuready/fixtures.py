@@ -14,7 +14,6 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_gpuready.acceptance import Acceptance
-    from pytest_gpuready.driving import Driving
     from pytest_gpuready.judge import Found
     from pytest_gpuready.model import Inventory, Part, Profile, Slot
 

@@ -7,11 +7,13 @@ cannot spoil the document. Exit code 0 means that a document was printed, also o
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pytest_gpuready.model.agent_doc import Wire, encode
+from pytest_gpuready.model.agent_doc import TIED, Wire, encode
 
 USAGE = "expected 'node', 'nvml', 'copies BDF' or 'copies-together BDF...'"
 
@@ -57,8 +59,22 @@ def boot_id(proc: Path = Path("/proc")) -> str:
         return ""
 
 
+def tie_to_controller() -> None:
+    """End with whoever started us: where the transport says so, the end of stdin is the end of our process group."""
+    if os.environ.pop(TIED, "") != "1":
+        return
+
+    def wait_for_the_end() -> None:
+        while os.read(0, 4096):
+            pass
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
+
+
 def main(argv: Sequence[str]) -> int:
     """Run one probe and print its document. 0: printed; 2: called wrongly."""
+    tie_to_controller()
     probe, *arguments = argv or [""]
     run, fewest, most = PROBES.get(probe, (None, 0, 0))
     if run is None or not fewest <= len(arguments) <= most:

@@ -152,10 +152,10 @@ class Findings:
         for clause in self.profile.clauses:
             if not clause.retest or clause.metric not in probe.metrics:
                 continue
-            for (metric, part), found in answers.items():
-                if metric == clause.metric and isinstance(found, Measurement) and not found.repeats:
-                    if judge(clause, part, found, peers={}, virtual=False).outcome is Outcome.FAIL:
-                        return True
+            first = [f for (m, _), f in answers.items() if m == clause.metric and isinstance(f, Measurement)]
+            judged = (judge(clause, f.part, f, peers={}, virtual=False) for f in first if not f.repeats)
+            if any(verdict.outcome is Outcome.FAIL for verdict in judged):
+                return True
         return False
 
 

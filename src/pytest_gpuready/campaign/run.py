@@ -123,7 +123,7 @@ def _forget_unproven(store: Store, fresh: dict[str, Taken], findings: Findings, 
         for scope in probe.scopes(node)
         if all(outcome.reusable for outcome in findings.outcomes_of(probe, scope))
     }
-    for key in store.keys():
+    for key in store.scopes():
         if key not in proven and key not in fresh:
             store.forget(key)
     findings.reread()

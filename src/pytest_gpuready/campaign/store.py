@@ -65,7 +65,7 @@ class Store:
         """Keep results that were taken before the store was open (the inventory's)."""
         self._write(key, taken)
 
-    def keys(self) -> list[str]:
+    def scopes(self) -> list[str]:
         """Scopes that are in the store."""
         return sorted(path.stem for path in (self._root / "store").glob("*.json"))
 

@@ -247,8 +247,9 @@ def _says(status: Status, facts: Facts, cells: Sequence[_Cell], reached: int) ->
     failed = sorted({c.part.label for c in cells if c.verdict.outcome is Outcome.FAIL and c.clause.required})
     clauses = len({c.clause.id for c in cells if c.verdict.outcome is Outcome.FAIL and c.clause.required})
     if status is Status.REJECTED:
-        parts = failed[0] if len(failed) == 1 else f"{len(failed)} parts"
-        return f"{clauses} {'clause' if clauses == 1 else 'clauses'} failed, at {parts}. Level {reached} of {facts.level_asked} reached."
+        at = failed[0] if len(failed) == 1 else f"{len(failed)} parts"
+        many = "clause" if clauses == 1 else "clauses"
+        return f"{clauses} {many} failed, at {at}. Level {reached} of {facts.level_asked} reached."
     open_clauses = len({c.clause.id for c in cells if c.verdict.outcome.open and c.clause.required})
     total = len({c.clause.id for c in cells})
     return "Nothing failed, and this is not an acceptance: " + (

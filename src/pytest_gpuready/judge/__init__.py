@@ -19,7 +19,9 @@ from pytest_gpuready.model.units import show
 Found = Measurement | Problem
 
 
-def judge(clause: Clause, part: str, found: Found, *, peers: Mapping[str, Value], virtual: bool) -> Verdict:
+def judge(  # noqa: PLR0911 - one return per rule, in the order in which they are decided
+    clause: Clause, part: str, found: Found, *, peers: Mapping[str, Value], virtual: bool
+) -> Verdict:
     """The verdict of one clause on one part.
 
     `peers` are the values of the same metric on all parts of the node, this one included; `virtual` says whether

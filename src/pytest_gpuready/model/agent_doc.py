@@ -14,6 +14,9 @@ import msgspec
 
 PROTOCOL = 1
 
+TIED = "GPUREADY_TIED"
+"""Environment variable, "1" where the agent's stdin stays open as long as its controller lives."""
+
 
 class Wire(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Base of all wire types."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PYTHON = "python"
-"""First word of an agent command: the transport puts in the node's own interpreter, so recordings do not depend on it."""
+"""First word of an agent command: the transport puts in the node's own interpreter; recordings do not know it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

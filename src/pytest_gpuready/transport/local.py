@@ -18,6 +18,7 @@ import time
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.model.agent_doc import TIED
 from pytest_gpuready.model.command import PYTHON
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -43,14 +44,14 @@ class Local:
         started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
         begin = time.monotonic()
         try:
-            # stdin stays open as long as we live: an agent ends itself when it sees the end of it.
+            # stdin stays open as long as we live, however we end: an agent ends itself when it sees the end of it.
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                env={**os.environ, "PYTHONSAFEPATH": "1"},
+                env={**os.environ, "PYTHONSAFEPATH": "1", TIED: "1"},
             )
         except OSError as error:
             raise TransportError(

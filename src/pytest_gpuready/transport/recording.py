@@ -15,15 +15,15 @@ import msgspec
 
 from pytest_gpuready import __version__
 from pytest_gpuready.errors import TransportError
-from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.files import write_atomically
+from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import Transport
 
 FORMAT = 1
 
 
 class RecordingMeta(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """What a recording says about itself. `composed` is non-empty where it was put together from others, and says how."""
+    """What a recording says about itself. `composed` says how it was put together from others, "" where it was not."""
 
     gpuready_recording: int
     recorded: str

@@ -39,8 +39,8 @@ class Replay:
         results = self._results.get(key)
         if not results:
             raise TransportError(
-                f"{command.node}: expected a recorded result of {command.line!r}, found none in {self.directory.name}/; "
-                "record the node again"
+                f"{command.node}: expected a recorded result of {command.line!r}, found none in "
+                f"{self.directory.name}/; record the node again"
             )
         result = results[min(self._asked[key], len(results) - 1)]
         self._asked[key] += 1

@@ -1,0 +1,118 @@
+"""`campaign.store`: measured once, kept whole, shared by processes."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_gpuready.campaign.store import Store, key_of
+from pytest_gpuready.errors import StoreError, TransportError
+from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.transport.local import Local
+
+COMMAND = Command(node="node01", argv=("echo", "x"), timeout_s=10)
+
+
+class Counting:
+    """A transport that counts what it runs."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+
+    def run(self, command: Command) -> CommandResult:
+        self.ran += 1
+        return Local().run(command)
+
+
+class Unreachable:
+    """A transport to a node that is not there."""
+
+    def run(self, command: Command) -> CommandResult:
+        raise TransportError(f"{command.node}: expected an answer, found none; check the network")
+
+
+def test_a_scope_is_measured_once(tmp_path: Path) -> None:
+    """The second to ask reads what the first measured, also in another store on the same directory."""
+    transport = Counting()
+    first = Store(tmp_path, transport).take("k", COMMAND)
+    assert Store(tmp_path, transport).take("k", COMMAND) == first
+    assert transport.ran == 1
+
+
+def test_retests_are_added_up_to_the_number_asked_for(tmp_path: Path) -> None:
+    """`again` runs what is missing and keeps the first result in front."""
+    transport = Counting()
+    store = Store(tmp_path, transport)
+    first = store.take("k", COMMAND).results[0]
+    assert store.again("k", COMMAND, runs=2).results[0] == first
+    assert len(store.again("k", COMMAND, runs=2).results) == 2
+    assert transport.ran == 2
+
+
+def test_an_unreachable_node_is_a_stored_problem(tmp_path: Path) -> None:
+    """A transport error costs only its own scope: it is kept as its problem."""
+    taken = Store(tmp_path, Unreachable()).take("k", COMMAND)
+    assert taken.problem == "node01: expected an answer, found none; check the network"
+    assert taken.results == []
+
+
+def test_raw_output_lies_under_its_digest(tmp_path: Path) -> None:
+    """Evidence is named by the sha256 of what was printed."""
+    Store(tmp_path, Local()).take("k", COMMAND)
+    path = tmp_path / "evidence" / f"{hashlib.sha256(b'x' + bytes([10])).hexdigest()}.txt"
+    assert path.read_bytes() == b"x\n"
+
+
+def test_a_damaged_store_file_is_an_error(tmp_path: Path) -> None:
+    """A store file that was cut is an error, never an empty measurement."""
+    store = Store(tmp_path, Local())
+    store.take("k", COMMAND)
+    path = tmp_path / "store" / "k.json"
+    path.write_bytes(path.read_bytes()[:30])
+    with pytest.raises(StoreError, match="remove the file"):
+        store.read("k")
+
+
+def test_a_full_disk_is_an_error_and_leaves_no_half_file(tmp_path: Path) -> None:
+    """Where the file cannot be written whole, nothing of it is left under its name."""
+    script = (
+        "import resource, signal, pathlib, sys\n"
+        "from pytest_gpuready.campaign.store import Store\n"
+        "from pytest_gpuready.errors import StoreError\n"
+        "from pytest_gpuready.model import Command\n"
+        "from pytest_gpuready.transport.local import Local\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "try:\n"
+        f"    Store(pathlib.Path({str(tmp_path)!r}), Local()).take('k', Command(node='n', argv=('echo', 'x'), timeout_s=9))\n"
+        "except StoreError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert "expected to keep a measurement under" in done.stdout, done.stderr
+    assert not list((tmp_path / "store").glob("*.json"))
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_two_processes_measure_once(tmp_path: Path) -> None:
+    """Processes that ask at the same time share one measurement: the command runs once."""
+    script = (
+        "import pathlib\n"
+        "from pytest_gpuready.campaign.store import Store\n"
+        "from pytest_gpuready.model import Command\n"
+        "from pytest_gpuready.transport.local import Local\n"
+        f"argv = ('sh', '-c', 'echo ran >> {tmp_path}/count; sleep 0.5; echo x')\n"
+        f"Store(pathlib.Path({str(tmp_path / 'out')!r}), Local()).take('k', Command(node='n', argv=argv, timeout_s=20))\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(3)]
+    assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]
+    assert (tmp_path / "count").read_text() == "ran\n"
+
+
+def test_keys_are_file_names() -> None:
+    """A part's slash does not make a folder."""
+    assert key_of("copies", "node01/gpu3") == "copies@node01_gpu3"

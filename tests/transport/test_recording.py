@@ -1,0 +1,64 @@
+"""`transport.recording` and `transport.replay`: what was recorded comes back, and nothing else does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_gpuready.errors import TransportError
+from pytest_gpuready.model import Command
+from pytest_gpuready.transport.local import Local
+from pytest_gpuready.transport.recording import Recording, read_meta
+from pytest_gpuready.transport.replay import Replay
+
+
+def echo(*words: str, node: str = "node01") -> Command:
+    return Command(node=node, argv=("echo", *words), timeout_s=10)
+
+
+def test_a_recorded_command_is_replayed_as_it_was(tmp_path: Path) -> None:
+    """Output, times and exit code of a replay are those of the recording."""
+    recorded = Recording(Local(), tmp_path / "r").run(echo("hello"))
+    assert Replay(tmp_path / "r").run(echo("hello")) == recorded
+    assert read_meta(tmp_path / "r").nodes == ["node01"]
+
+
+def test_repeats_come_in_order_and_the_last_one_stays(tmp_path: Path) -> None:
+    """Asked again, a replay gives the next recorded result, then the last again."""
+    recording = Recording(Local(), tmp_path / "r")
+    first, second = recording.run(echo("x")), recording.run(echo("x"))
+    replay = Replay(tmp_path / "r")
+    assert [replay.run(echo("x")).started for _ in range(3)] == [first.started, second.started, second.started]
+
+
+@pytest.mark.parametrize("command", [echo("other"), echo("x", node="node02")])
+def test_what_was_not_recorded_is_an_error(tmp_path: Path, command: Command) -> None:
+    """Another command, or the same on another node, has no answer."""
+    Recording(Local(), tmp_path / "r").run(echo("x"))
+    with pytest.raises(TransportError, match="expected a recorded result of"):
+        Replay(tmp_path / "r").run(command)
+
+
+def test_a_folder_without_a_recording_is_one_line(tmp_path: Path) -> None:
+    """A replay of nothing says what is missing."""
+    with pytest.raises(TransportError, match=r"expected a recording, found no readable .*recording\.json"):
+        Replay(tmp_path)
+
+
+def test_a_broken_result_file_is_one_line(tmp_path: Path) -> None:
+    """Half a result file is an error with its name, never a shorter recording."""
+    Recording(Local(), tmp_path / "r").run(echo("x"))
+    path = next((tmp_path / "r" / "results").glob("*.json"))
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(TransportError, match="expected the result of a command in"):
+        Replay(tmp_path / "r")
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    """A recording of a later format is refused by its number."""
+    Recording(Local(), tmp_path / "r").run(echo("x"))
+    meta = tmp_path / "r" / "recording.json"
+    meta.write_text(meta.read_text().replace('"gpuready_recording": 1', '"gpuready_recording": 9'))
+    with pytest.raises(TransportError, match="expected recording format 1, found 9"):
+        Replay(tmp_path / "r")
