@@ -207,3 +207,9 @@ def test_nouveau(measured, require):
 def test_unexpected_gpus(measured, require):
     """No GPU is there that nobody expects."""
     require(measured)
+
+
+@pytest.mark.clause("GPU-35")
+def test_unplaced_xid(measured, require):
+    """No Xid of the hardware class names an address that no expected GPU has."""
+    require(measured)

@@ -14,10 +14,11 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_gpuready.acceptance import Acceptance
+    from pytest_gpuready.driving import Driving
     from pytest_gpuready.judge import Found
     from pytest_gpuready.model import Inventory, Part, Profile, Slot
 
-DRIVING = pytest.StashKey["Driving"]()
+DRIVING: pytest.StashKey[Driving] = pytest.StashKey()
 
 
 @pytest.fixture(scope="session")
