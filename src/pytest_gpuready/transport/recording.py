@@ -49,8 +49,10 @@ class Recording:
         return result
 
 
-def append(directory: Path, results: list[CommandResult], *, note: str = "", composed: str = "") -> None:
-    """Add results to a recording, which is made where there is none."""
+def append(
+    directory: Path, results: list[CommandResult], *, note: str = "", composed: str = "", recorded: str = ""
+) -> None:
+    """Add results to a recording, which is made where there is none; `recorded` is when, if not now (UTC ISO 8601)."""
     folder = directory / "results"
     folder.mkdir(parents=True, exist_ok=True)
     meta = read_meta(directory) if (directory / "recording.json").exists() else None
@@ -70,13 +72,17 @@ def append(directory: Path, results: list[CommandResult], *, note: str = "", com
         write_atomically(path, encode_result(result))
     meta = RecordingMeta(
         gpuready_recording=FORMAT,
-        recorded=meta.recorded if meta else datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        recorded=recorded or (meta.recorded if meta else _now()),
         product=f"pytest-gpuready {__version__}",
         nodes=sorted(nodes),
         note=note or (meta.note if meta else ""),
         composed=composed or (meta.composed if meta else ""),
     )
     write_atomically(directory / "recording.json", msgspec.json.format(msgspec.json.encode(meta), indent=1))
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 def read_meta(directory: Path) -> RecordingMeta:

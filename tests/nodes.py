@@ -1,0 +1,96 @@
+"""Recorded nodes for tests: the demo node as it is, and an 8-GPU node composed from it (which says so)."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from pytest_gpuready.faults import Fault, break_node
+from pytest_gpuready.model import CommandResult
+from pytest_gpuready.transport.recording import append, read_meta, read_results
+from pytest_gpuready.transport.replay import DEMO
+
+BDFS = tuple(f"0000:{bus}:00.0" for bus in ("19", "2a", "3b", "4c", "9b", "ab", "bb", "cb"))
+MODULES = (2, 4, 1, 3, 7, 5, 8, 6)
+COMPOSED = "composed: eight GPUs made of the two of the demo recording, addresses and identifiers numbered"
+
+
+def demo_results() -> list[CommandResult]:
+    """The demo node as recorded."""
+    return read_results(DEMO)
+
+
+def eight_gpus() -> list[CommandResult]:
+    """The results of a node with eight GPUs: GPU i is the demo's GPU i % 2 at another address."""
+    results = demo_results()
+    documents = [json.loads(result.stdout) for result in results]
+    old = sorted(gpu["bdf"] for gpu in _data(documents, "node")["gpus"])
+    made: list[CommandResult] = []
+    for result, document in zip(results, documents, strict=True):
+        probe, data = document["probe"], document["data"]
+        if probe == "node":
+            data["gpus"] = [{**_at(data["gpus"], old[i % 2]), "bdf": bdf} for i, bdf in enumerate(BDFS)]
+        elif probe == "nvml":
+            data["gpus"] = [_nvml_gpu(_at(data["gpus"], old[i % 2]), i) for i in range(8)]
+        elif probe == "copies-together":
+            data["gb_per_s"] = {bdf: data["gb_per_s"][old[i % 2]] for i, bdf in enumerate(BDFS)}
+            argv = (*result.command.argv[:4], *BDFS)
+            made.append(_as(result, document, argv))
+            continue
+        elif probe == "copies":
+            made += [
+                _as(result, _moved(document, bdf), (*result.command.argv[:4], bdf))
+                for i, bdf in enumerate(BDFS)
+                if old[i % 2] == data["bdf"]
+            ]
+            continue
+        made.append(_as(result, document, result.command.argv))
+    return made
+
+
+def write_recording(directory: Path, results: list[CommandResult], *, composed: str = "") -> Path:
+    """A recording of these results, to be replayed."""
+    append(directory, results, composed=composed, recorded=read_meta(DEMO).recorded)
+    return directory
+
+
+def broken_recording(directory: Path, fault: Fault) -> Path:
+    """The 8-GPU node with this fault in it."""
+    return write_recording(directory, break_node(eight_gpus(), fault), composed=f"{COMPOSED}; fault {fault.name}")
+
+
+def _nvml_gpu(gpu: dict[str, Any], index: int) -> dict[str, Any]:
+    number = index + 1
+    made = copy.deepcopy(gpu)
+    made.update(
+        bdf=BDFS[index],
+        index=index,
+        module_id=MODULES[index],
+        uuid=f"GPU-{number:08d}-0000-4000-8000-{number:012d}",
+        serial=f"16500000000{number:02d}",
+        p2p_nvlink={bdf: 0 for bdf in BDFS if bdf != BDFS[index]},
+    )
+    return made
+
+
+def _moved(document: dict[str, Any], bdf: str) -> dict[str, Any]:
+    made = copy.deepcopy(document)
+    made["data"]["bdf"] = bdf
+    return made
+
+
+def _as(result: CommandResult, document: dict[str, Any], argv: tuple[str, ...]) -> CommandResult:
+    command = dataclasses.replace(result.command, argv=argv)
+    return dataclasses.replace(result, command=command, stdout=json.dumps(document) + "\n")
+
+
+def _at(gpus: list[dict[str, Any]], bdf: str) -> dict[str, Any]:
+    return copy.deepcopy(next(gpu for gpu in gpus if gpu["bdf"] == bdf))
+
+
+def _data(documents: list[dict[str, Any]], probe: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(d["data"] for d in documents if d["probe"] == probe)
+    return found
