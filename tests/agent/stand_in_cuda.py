@@ -1,10 +1,11 @@
 """STAND-IN for `cuda.bindings.driver`: no hardware. Copies move real bytes at once, time is that of a made-up link.
 
 Every stream has a clock of its own; a copy moves it on by size over rate. Events hold the clock of their stream.
-Faults are attributes: `results` (call -> error code), `spoil` (a direction that loses one byte), `stuck` (events never
-pass).
+Faults are attributes: `results` (call -> error code), `spoil` (a direction in which one byte turns), `lose` (a
+direction in which nothing arrives), `stuck` (events never pass).
 """
 
+# ruff: noqa: N802 - these are the driver's own names
 from __future__ import annotations
 
 import ctypes
@@ -33,6 +34,7 @@ class StandInDriver:
         """Share of its rate that a direction keeps while the other one runs."""
         self.results: dict[str, int] = {}
         self.spoil = ""
+        self.lose = ""
         self.stuck = False
         self.calls: list[str] = []
         self._keep: list[ctypes.Array[ctypes.c_char]] = []
@@ -117,7 +119,8 @@ class StandInDriver:
         return ctypes.addressof(memory)
 
     def _copy(self, to, origin, size, stream, way):
-        ctypes.memmove(to, origin, size)
+        if self.lose != way:
+            ctypes.memmove(to, origin, size)
         if self.spoil == way:
             spoilt = ctypes.c_ubyte.from_address(to + size // 2)
             spoilt.value ^= 1

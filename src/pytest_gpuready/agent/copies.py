@@ -1,6 +1,6 @@
 """Probes "copies" and "copies-together": host copies of GPUs, with what was seen on them meanwhile.
 
-Three phases of about two seconds: host to device, device to host, both at once. In between the bytes are compared:
+Three phases of about two seconds each: host to device, device to host, both at once. In between the bytes are compared:
 what was written on the host has gone down and up again, buffers were wiped before. Comparing covers the last copy of
 each buffer. Nothing here raises for broken hardware: whatever goes wrong is the document's `problem`, one line.
 """

@@ -34,7 +34,7 @@ class Plan:
     loop: int = 16
     loop_both: int = 4
     warm_up: int = 4
-    seconds: float = 2.0
+    seconds: float = 1.8
     patience_s: float = 30.0
 
 

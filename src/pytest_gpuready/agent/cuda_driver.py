@@ -42,7 +42,11 @@ class Cuda:
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
-        self.call("cuInit", 0)
+        code, _ = self.ask("cuInit", 0)
+        hidden_by = visible_devices()
+        if self.error_name(code) == "CUDA_ERROR_NO_DEVICE" and hidden_by is not None:
+            raise CudaError(f"cuInit: expected GPUs in CUDA, found all hidden by {hidden_by}; unset it on the node")
+        self.check("cuInit", code)
 
     def call(self, name: str, *arguments: Any) -> Any:
         """The one value, or the tuple of values, that a call gives back.
@@ -50,10 +54,7 @@ class Cuda:
         Raises: CudaError for every answer but success.
         """
         code, values = self.ask(name, *arguments)
-        if code != SUCCESS:
-            error = self.error_name(code)
-            advice = f"; {ACTIONS[error]}" if error in ACTIONS else ""
-            raise CudaError(f"{name}: expected CUDA_SUCCESS, found {error} ({code}){advice}")
+        self.check(name, code)
         return values[0] if len(values) == 1 else tuple(values)
 
     def ask(self, name: str, *arguments: Any) -> tuple[int, list[Any]]:
@@ -67,6 +68,13 @@ class Cuda:
                 "in a container ask for the driver capability 'compute'"
             ) from error
         return int(code), values
+
+    def check(self, name: str, code: int) -> None:
+        """Raises: CudaError unless the code is CUDA_SUCCESS."""
+        if code != SUCCESS:
+            error = self.error_name(code)
+            advice = f"; {ACTIONS[error]}" if error in ACTIONS else ""
+            raise CudaError(f"{name}: expected CUDA_SUCCESS, found {error} ({code}){advice}")
 
     def error_name(self, code: int) -> str:
         """CUDA's own name of an error: CUDA_ERROR_SYSTEM_NOT_READY."""
@@ -138,8 +146,8 @@ class CudaGpu:
     def passed(self, event: Any) -> bool:
         """True where the GPU has got past the event."""
         code, _ = self._cuda.ask("cuEventQuery", event)
-        if code not in (SUCCESS, NOT_READY):
-            raise CudaError(f"copy: expected CUDA_SUCCESS, found {self._cuda.error_name(code)} ({code})")
+        if code != NOT_READY:
+            self._cuda.check("a copy", code)
         return code == SUCCESS
 
     def seconds_between(self, first: Any, second: Any) -> float:
