@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_gpuready.agent import nvlink
-from pytest_gpuready.agent.nvml_reader import MISSING, Reader, signed
+from pytest_gpuready.agent.nvml_reader import MISSING, Reader, signed, text
 from pytest_gpuready.model.agent_doc import ProcessDoc
 
 MIB = 2**20
@@ -23,18 +23,18 @@ MEMORY_TEMPERATURE, SLOWDOWN_TLIMIT, RECOVERY_ACTION = 82, 194, 230
 
 # Field of GpuDoc -> function, arguments, and what makes the value of the answer.
 SINGLE: dict[str, tuple[str, tuple[int, ...], Callable[[Any], Any]]] = {
-    "name": ("nvmlDeviceGetName", (), str),
-    "uuid": ("nvmlDeviceGetUUID", (), str),
-    "serial": ("nvmlDeviceGetSerial", (), str),
-    "part_number": ("nvmlDeviceGetBoardPartNumber", (), str),
-    "vbios": ("nvmlDeviceGetVbiosVersion", (), str),
-    "inforom_image": ("nvmlDeviceGetInforomImageVersion", (), str),
+    "name": ("nvmlDeviceGetName", (), text),
+    "uuid": ("nvmlDeviceGetUUID", (), text),
+    "serial": ("nvmlDeviceGetSerial", (), text),
+    "part_number": ("nvmlDeviceGetBoardPartNumber", (), text),
+    "vbios": ("nvmlDeviceGetVbiosVersion", (), text),
+    "inforom_image": ("nvmlDeviceGetInforomImageVersion", (), text),
     "module_id": ("nvmlDeviceGetModuleId", (), int),
     "memory_total_mib": ("nvmlDeviceGetMemoryInfo", (), lambda info: info.total // MIB),
     "memory_clock_max_mhz": ("nvmlDeviceGetMaxClockInfo", (MEMORY,), int),
     "memory_bus_width_bit": ("nvmlDeviceGetMemoryBusWidth", (), int),
     "virtualization_mode": ("nvmlDeviceGetVirtualizationMode", (), int),
-    "gsp_version": ("nvmlDeviceGetGspFirmwareVersion", (), str),
+    "gsp_version": ("nvmlDeviceGetGspFirmwareVersion", (), text),
     "ecc_uncorrected_volatile": ("nvmlDeviceGetTotalEccErrors", (UNCORRECTED, VOLATILE), int),
     "ecc_uncorrected_aggregate": ("nvmlDeviceGetTotalEccErrors", (UNCORRECTED, AGGREGATE), int),
     "ecc_corrected_volatile": ("nvmlDeviceGetTotalEccErrors", (CORRECTED, VOLATILE), int),

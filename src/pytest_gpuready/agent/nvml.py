@@ -13,7 +13,7 @@ from typing import Any
 from pytest_gpuready.agent import nvlink
 from pytest_gpuready.agent.driver_files import loaded_versions, module_version
 from pytest_gpuready.agent.gpu_facts import facts
-from pytest_gpuready.agent.nvml_reader import Reader, error_name
+from pytest_gpuready.agent.nvml_reader import Reader, error_name, text
 from pytest_gpuready.model.agent_doc import GpuDoc, NvmlDoc
 
 
@@ -64,7 +64,7 @@ def _system(reader: Reader, function: str) -> str:
     """A version of the whole system; "" where this driver cannot say."""
     known = getattr(reader.nvml, function, None)
     try:
-        return str(known()) if known else ""
+        return text(known()) if known else ""
     except reader.nvml.NVMLError:
         return ""
 

@@ -27,6 +27,11 @@ def signed(value: int) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
+def text(value: Any) -> str:
+    """A string of NVML; the binding decodes most of them and hands over a few as bytes (GSP firmware version)."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
 class Reader:
     """Calls about one GPU. `errors` collects field -> error name; `lost` is set once the GPU does not answer at all."""
 
