@@ -1,0 +1,288 @@
+"""Expected beside found: slots, assumptions, NVLink, virtual machines, profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hand_made import bdf, gpu_doc, healthy, node_found, pci_gpu
+
+from pytest_gpuready import profiles
+from pytest_gpuready.errors import InventoryError, ProfileError
+from pytest_gpuready.inventory import NodeFound, Site, applies, choose_profile, node_name, resolve
+from pytest_gpuready.inventory.resolve import NOTHING_FOUND, ONE_OF_A_BOARD
+from pytest_gpuready.model import Inventory, Node
+
+SiteOf = Callable[[str], Site]
+H200 = profiles.load("h200-sxm")
+
+
+def one(site: Site | None, found: NodeFound, profile: str | None = "h200-sxm") -> tuple[Inventory, Node]:
+    inventory = resolve(site, {"host": found}, profile=profiles.load(profile) if profile else None)
+    (node,) = inventory.nodes
+    return inventory, node
+
+
+def test_without_a_site_file_the_bus_says_what_is_expected() -> None:
+    """Two cards on the bus are two expected GPUs, and the certificate says so."""
+    inventory, node = one(None, healthy(2))
+    assert [s.bdf for s in node.slots] == [bdf(0), bdf(1)]
+    assert "expected 2 GPUs: found on the PCI bus" in inventory.assumptions
+    assert "profile h200-sxm: the one for PCI id 10de:2335" in inventory.assumptions
+    assert (node.name, node.system, node.driver, node.cuda) == (
+        "gpu-07.example",
+        "Example Server 8",
+        "580.159.04",
+        "13.0",
+    )
+    assert (node.boot_id, node.virtual, node.nvlink, node.nvswitch) == ("b1", "", True, True)
+
+
+def test_with_nothing_there_one_gpu_is_expected() -> None:
+    """A node without any GPU has one empty slot: it can never be green for lack of parts."""
+    inventory, node = one(None, node_found([], []), None)
+    assert [(s.part.name, s.gpu) for s in node.slots] == [("gpu-07.example/gpu0", None)]
+    assert NOTHING_FOUND in inventory.assumptions
+
+
+def test_a_node_that_cannot_be_asked_still_expects_one() -> None:
+    """Where both agents failed there is a slot, a problem, and no claim about the bus."""
+    inventory, node = one(None, NodeFound(node="no python there", nvml="no python there"), None)
+    assert len(node.slots) == 1
+    assert inventory.problems == {"host": "no python there; no python there"}
+    assert NOTHING_FOUND not in inventory.assumptions
+    assert any(line.startswith("the node could not be asked") for line in inventory.assumptions)
+
+
+def test_a_gpu_lost_before_it_had_an_address_is_expected() -> None:
+    """NVML counts eight and opens seven in a sandbox without PCI: eight are expected."""
+    found = node_found([], [gpu_doc(i) for i in range(7)], lost={"7": "GpuIsLost"}, pci_visible=False)
+    inventory, node = one(None, found)
+    assert len(node.slots) == 8
+    assert node.slots[7].gpu is None
+    assert "no PCI bus is visible: GPUs are known by NVML alone" in inventory.assumptions
+    assert "expected 8 GPUs: 7 shown by NVML alone, 1 counted by NVML that cannot be opened" in inventory.assumptions
+    assert not any(s.gpu.on_bus for s in node.slots if s.gpu)
+
+
+def test_a_declared_count_keeps_missing_gpus(site_of: SiteOf) -> None:
+    """Eight declared and seven found is one empty slot, named after the declared node, and nothing is assumed."""
+    inventory, node = one(site_of("site: 1\nprofile: h200-sxm\nnodes: {node01: {gpus: 8}}\n"), healthy(7))
+    assert [s.part.name for s in node.slots] == [f"node01/gpu{i}" for i in range(8)]
+    assert [s.gpu is None for s in node.slots] == [False] * 7 + [True]
+    assert inventory.assumptions == ()
+
+
+def test_gpus_beyond_the_count_are_extra(site_of: SiteOf) -> None:
+    """A ninth card is named as unexpected."""
+    _, node = one(site_of("site: 1\nnodes: {a: {gpus: 2}}\n"), healthy(3))
+    assert node.extra_gpus == (bdf(2),)
+
+
+def test_a_list_matches_by_address_uuid_and_serial(site_of: SiteOf) -> None:
+    """Slots keep the order of the list, whatever the addresses are; the module is checked and a difference told."""
+    inventory, node = one(
+        site_of(
+            "site: 1\nnodes:\n  a:\n    gpus:\n"
+            "      - {serial: '1650000000002', module: 7}\n"
+            "      - {uuid: gpu-00000000-0000-4000-8000-000000000000}\n"
+            "      - {bdf: 00000000:29:00.0}\n"
+        ),
+        healthy(4),
+    )
+    assert [s.bdf for s in node.slots] == [bdf(2), bdf(0), bdf(1)]
+    assert node.extra_gpus == (bdf(3),)
+    assert "a GPU 0 (serial 1650000000002): declared in module 7, found in module 3" in inventory.assumptions
+
+
+def test_a_missing_listed_gpu_keeps_name_and_module(site_of: SiteOf) -> None:
+    """The empty slot of a serial number that is not there can still be found by a technician."""
+    site = site_of("site: 1\nnodes: {a: {gpus: [{serial: 'X1', module: 5}, {bdf: '0000:ff:00.0'}]}}\n")
+    _, node = one(site, healthy(0))
+    assert [s.where for s in node.slots] == ["a GPU 0 module 5 serial X1", "a GPU 1 0000:ff:00.0"]
+
+
+def test_a_dead_gpu_takes_its_own_place(site_of: SiteOf) -> None:
+    """A card that is on the bus and silent is the one missing by serial, not a missing and an unexpected one."""
+    found = node_found([pci_gpu(0), pci_gpu(1)], [gpu_doc(0)])
+    site = site_of("site: 1\nnodes: {a: {gpus: [{serial: '1650000000000'}, {serial: '1650000000001'}]}}\n")
+    inventory, node = one(site, found)
+    assert [s.bdf for s in node.slots] == [bdf(0), bdf(1)]
+    assert node.extra_gpus == ()
+    assert any("taken to be the GPU at" in line for line in inventory.assumptions)
+
+
+def test_a_stranger_does_not_take_a_listed_place(site_of: SiteOf) -> None:
+    """A healthy card with another serial is unexpected, and the declared one is missing."""
+    _, node = one(site_of("site: 1\nnodes: {a: {gpus: [{serial: 'X1'}]}}\n"), healthy(1))
+    assert node.slots[0].gpu is None
+    assert node.extra_gpus == (bdf(0),)
+
+
+def single(**gpu: object) -> NodeFound:
+    refused = {"nvlink_count": None, "errors": {"nvlink_count": "NotSupported"}, "virtualization_mode": 1, **gpu}
+    return node_found([pci_gpu(0)], [gpu_doc(0, **refused)])
+
+
+def test_one_gpu_of_a_board_in_a_vm_has_no_nvlink() -> None:
+    """NVML's NotSupported for the links of a single passed-through card is believed, and printed."""
+    inventory, node = one(None, single())
+    assert (node.nvlink, node.nvswitch, node.virtual) == (False, False, "NVML: passthrough")
+    assert ONE_OF_A_BOARD in inventory.assumptions
+    topology = H200.clause("NVL-1")
+    assert topology
+    assert applies(topology, node) == ONE_OF_A_BOARD
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        single(virtualization_mode=0),
+        single(errors={"nvlink_count": "Unknown"}),
+        single(nvlink_count=18, errors={}),
+        healthy(2, virtual="kvm"),
+        NodeFound(node="no answer", nvml="no answer"),
+    ],
+)
+def test_everywhere_else_nvlink_is_expected(found: NodeFound) -> None:
+    """Bare metal, another error, links shown, two cards, or no answer: links that are missing must show."""
+    assert one(None, found)[1].nvlink
+
+
+def test_nvlink_as_declared_stands_above_what_is_seen(site_of: SiteOf) -> None:
+    """none takes NVLink out and full keeps it, whatever NVML says."""
+    none = one(site_of("site: 1\nnodes: {a: {nvlink: none}}\n"), healthy(2))[1]
+    full = one(site_of("site: 1\nnodes: {a: {nvlink: full}}\n"), single())[1]
+    assert (none.nvlink, none.nvswitch, none.nvlink_none) == (False, False, "the site file declares nvlink: none")
+    assert (full.nvlink, full.nvswitch) == (True, True)
+
+
+def test_a_model_without_nvlink_expects_none() -> None:
+    """An L40S node has no NVLink and says whose word that is."""
+    card = {"pci_id": "10de:26b9", "nvlink_count": None}
+    node = one(None, node_found([pci_gpu(0, "10de:26b9")], [gpu_doc(0, **card)]), "l40s")[1]
+    assert (node.nvlink, node.nvlink_none) == (False, "the profile l40s has no NVLink")
+
+
+def test_virtual_machines_are_declared_or_detected(site_of: SiteOf) -> None:
+    """Kernel and NVML tell a guest; NVML's host modes do not; a declaration wins and stays strict."""
+    assert one(None, healthy(2, virtual="kvm"))[1].virtual == "kvm"
+    assert "virtual machine (kvm): what it hides is not required" in one(None, healthy(2, virtual="kvm"))[0].assumptions
+    assert one(None, node_found([pci_gpu(0)], [gpu_doc(0, virtualization_mode=2)]))[1].virtual == "NVML: vGPU"
+    assert one(None, node_found([pci_gpu(0)], [gpu_doc(0, virtualization_mode=3)]))[1].virtual == ""
+    assert one(site_of("site: 1\nnodes: {a: {virtual: true}}\n"), healthy(2))[1].virtual == "declared"
+    bare, node = one(site_of("site: 1\nnodes: {a: {virtual: false}}\n"), healthy(2, virtual="kvm"))
+    assert node.virtual == ""
+    assert "declared bare metal and held to it, although the machine says kvm" in bare.assumptions
+
+
+def test_needs_follow_the_node() -> None:
+    """A single card has no peer; two with NVLink have all."""
+    topology, concurrent, fabric = (H200.clause(c) for c in ("NVL-6", "PCIE-8", "GPU-27"))
+    assert topology
+    assert concurrent
+    assert fabric
+    two, alone = one(None, healthy(2))[1], one(None, healthy(1))[1]
+    assert [applies(c, two) for c in (topology, concurrent, fabric)] == ["", "", ""]
+    assert "fewer than two" in applies(topology, alone)
+    assert "fewer than two" in applies(concurrent, alone)
+    assert applies(fabric, alone) == ""
+
+
+def test_stand_ins_name_themselves_or_are_declared(site_of: SiteOf) -> None:
+    """A GPU or driver that calls itself a stand-in sets the basis; so does the site file; real names do not."""
+    assert one(None, healthy(2))[0].stand_in == ""
+    named = node_found([pci_gpu(0)], [gpu_doc(0, name="H200 Stand-In")])
+    assert "names itself a stand-in" in one(None, named)[0].stand_in
+    assert one(site_of("site: 1\nstand_in: a laptop\n"), healthy(2))[0].stand_in == "a laptop"
+
+
+def test_node_names_are_safe(site_of: SiteOf) -> None:
+    """A host name becomes letters, digits, dot, dash and underscore, 64 at most; a declared node gives its own."""
+    assert node_name(None, "gpu 7/ä" + "x" * 100) == ("gpu-7--" + "x" * 100)[:64]
+    assert node_name(None, "") == "node"
+    assert node_name(site_of("site: 1\nnodes: {node01: {}}\n"), "gpu7") == "node01"
+
+
+def test_a_declared_node_that_did_not_answer_is_kept(site_of: SiteOf) -> None:
+    """Of two declared nodes the silent one has all its slots, and a problem."""
+    site = site_of("site: 1\nnodes: {a: {gpus: 8}, b: {gpus: 8}}\n")
+    inventory = resolve(site, {"a": healthy(8)}, profile=H200)
+    assert [len(n.slots) for n in inventory.nodes] == [8, 8]
+    assert inventory.problems == {"b": "the node did not answer"}
+    with pytest.raises(InventoryError, match="found one of 'c'"):
+        resolve(site, {"a": healthy(8), "c": healthy(8)}, profile=H200)
+
+
+def test_two_undeclared_nodes_with_one_name_are_refused() -> None:
+    """Two hosts of the same name would overwrite each other's results."""
+    with pytest.raises(InventoryError, match="expected different names"):
+        resolve(None, {"a": healthy(1), "b": healthy(1)}, profile=H200)
+
+
+def test_the_profile_is_that_of_the_cards_found() -> None:
+    """Without a word from anybody the PCI id chooses; unknown cards have no profile."""
+    chosen = choose_profile(None, None, {"a": healthy(8)})
+    assert chosen == H200
+    assert choose_profile(None, None, {"a": node_found([pci_gpu(0, "10de:ffff")], [])}) is None
+    assert choose_profile(None, None, {"a": node_found([], [])}) is None
+
+
+def test_a_profile_for_other_cards_is_an_error(site_of: SiteOf) -> None:
+    """An agreed B200 and a found H200 is a contradiction with its line; a dead node contradicts nothing."""
+    site = site_of("site: 1\nprofile: b200\n")
+    with pytest.raises(
+        InventoryError, match=r"site.yaml line 2 \$.profile: expected a profile for the GPUs found \(10de:2335\)"
+    ):
+        choose_profile(site, None, {"a": healthy(8)})
+    with pytest.raises(InventoryError, match="profile 'b200': expected"):
+        choose_profile(None, "b200", {"a": healthy(8)})
+    assert choose_profile(site, None, {"a": node_found([], [])}) == profiles.load("b200")
+
+
+def test_one_foreign_card_does_not_unmake_the_profile() -> None:
+    """Seven right cards and a wrong one load the profile, so that GPU-2 can fail on the wrong one."""
+    cards = [pci_gpu(i) for i in range(7)] + [pci_gpu(7, "10de:2330")]
+    assert choose_profile(None, "h200-sxm", {"a": node_found(cards, [])}) == H200
+
+
+def test_two_profiles_named_are_an_error(site_of: SiteOf) -> None:
+    """The command line does not silently replace what was agreed; the same profile twice is fine."""
+    site = site_of("site: 1\nprofile: h200-sxm\n")
+    with pytest.raises(InventoryError, match="found h200-sxm here and base on the command line"):
+        choose_profile(site, "base", {"a": healthy(8)})
+    assert choose_profile(site, "h200-sxm", {"a": healthy(8)}) == H200
+
+
+def test_a_profile_file_is_relative_to_the_site_file(site_of: SiteOf, tmp_path: Path) -> None:
+    """The site file names a profile beside itself; one that is not there is a ProfileError."""
+    own = 'profile: ours\nextends: h200-sxm\nversion: "1"\ntitle: Ours\npci_ids: ["10de:2335"]\n'
+    (tmp_path / "ours.yaml").write_text(own)
+    chosen = choose_profile(site_of("site: 1\nprofile: ours.yaml\n"), None, {"a": healthy(8)})
+    assert chosen
+    assert chosen.name == "ours"
+    with pytest.raises(ProfileError, match="expected a file to read"):
+        choose_profile(site_of("site: 1\nprofile: theirs.yaml\n"), None, {"a": healthy(8)})
+
+
+def test_exclusions_stand_in_the_clauses(site_of: SiteOf) -> None:
+    """An excluded clause carries its reason, the digest stays that of the agreed profile."""
+    chosen = choose_profile(site_of("site: 1\nexclude: [{clause: NVL-6, reason: known}]\n"), None, {"a": healthy(8)})
+    assert chosen
+    assert {c.id: c.excluded for c in chosen.clauses if c.excluded} == {"NVL-6": "known"}
+    assert chosen.sha256 == H200.sha256
+
+
+def test_what_the_site_file_says_against_the_profile_is_an_error(site_of: SiteOf) -> None:
+    """An unknown clause, NVLink where the model has none, and all excluded are told with their lines."""
+    text = "site: 1\nnodes:\n  a: {nvlink: full}\nexclude:\n  - {clause: NVL-66, reason: x}\n"
+    with pytest.raises(InventoryError) as caught:
+        choose_profile(site_of(text), "l40s", {})
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 2
+    assert "site.yaml line 5 $.exclude[0].clause: expected a clause of the profile l40s, found 'NVL-66'" in lines[0]
+    assert "site.yaml line 3 $.nodes.a.nvlink: expected nvlink: none, found full: L40S (l40s) has no NVLink" in lines[1]
+    everything = "".join(f"  - {{clause: {c.id}, reason: x}}\n" for c in H200.clauses)
+    with pytest.raises(InventoryError, match="expected a required clause to remain"):
+        choose_profile(site_of("site: 1\nexclude:\n" + everything), "h200-sxm", {})

@@ -1,0 +1,213 @@
+# ruff: noqa: E501 - one case a line
+"""The linter: every rule turns red, all findings come at once, and no mutation ends in another exception."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_gpuready import profiles
+from pytest_gpuready.errors import ProfileError
+from pytest_gpuready.model import Profile
+
+HEAD = 'profile: ours\nversion: "1"\ntitle: Ours\npci_ids: ["10de:2335"]\nclauses:\n'
+SOURCE = "source: {kind: contract, cite: annex B}"
+
+
+def lines(folder: Path, text: str) -> list[str]:
+    path = folder / "ours.yaml"
+    path.write_text(text)
+    return [str(found).removeprefix(f"{path} ") for found in profiles.findings(path)]
+
+
+def clause(limit: str, extra: str = "", metric: str = "pcie.h2d.bandwidth", unit: str = "GB/s") -> str:
+    said = f"limit: {{{limit}}}" if limit else ""
+    parts = [
+        "suite: pcie_link",
+        "level: 2",
+        "per: gpu",
+        f"metric: {metric}",
+        f"unit: {unit}",
+        "action: look",
+        extra,
+        said,
+    ]
+    return HEAD + "  A-1:\n    {" + ", ".join(p for p in parts if p) + "}\n"
+
+
+def test_a_sound_clause_has_no_findings(tmp_path: Path) -> None:
+    """The clause that the other tests break is sound itself."""
+    assert lines(tmp_path, clause(f"at_least: 50, ceiling: 63, unit: GB/s, {SOURCE}")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (clause(f"at_least: 50, ceiling: 63, unit: GBps, {SOURCE}"), "line 7 $.clauses.A-1.limit.unit: expected one of C, GB/s, MB/s, MiB, W, per TB, found 'GBps' (did you mean 'GB/s'?); correct the unit"),
+        (clause(f"at_least: 50, ceiling: 63, unit: MB/s, {SOURCE}"), "$.clauses.A-1.limit.unit: expected GB/s (pcie.h2d.bandwidth has it so), found 'MB/s'"),
+        (clause("at_least: 50, ceiling: 63, unit: GB/s"), "$.clauses.A-1.limit: expected a source, found none; say where"),
+        (clause("at_least: 50, ceiling: 63, unit: GB/s, source: {kind: baseline, cite: lab}"), "$.clauses.A-1.limit.source: expected date and sample on a baseline"),
+        (clause("at_least: 50, ceiling: 63, unit: GB/s, source: {kind: baseline, cite: lab, date: 2026-13-30, sample: 3}"), "expected a date like 2026-11-30, found '2026-13-30'"),
+        (clause("at_least: 50, ceiling: 63, unit: GB/s, source: {kind: guess, cite: lab}"), "$.clauses.A-1.limit.source.kind: expected one of"),
+        (clause("at_least: 50, ceiling: 63, unit: GB/s, source: {kind: rule, cite: ''}"), "$.clauses.A-1.limit.source.cite: expected something here, found nothing"),
+        (clause(f"at_least: 5, ceiling: 63, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit.at_least: expected 10 to 100 % of the ceiling 63, found 5"),
+        (clause(f"at_least: 64, ceiling: 63, unit: GB/s, {SOURCE}"), "expected 10 to 100 % of the ceiling 63, found 64"),
+        (clause(f"at_least: 50, marginal: 64, ceiling: 63, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit.marginal: expected 10 to 100 %"),
+        (clause(f"at_least: 50, marginal: 40, ceiling: 63, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit.marginal: expected more than at_least 50, found 40"),
+        (clause(f"at_most: 50, marginal: 60, ceiling: 63, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit.marginal: expected less than at_most 50, found 60"),
+        (clause(f"at_least: 50, ceiling: 0, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit.ceiling: expected a number above 0"),
+        (clause(f"at_least: 50, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit: expected a ceiling on a bandwidth limit"),
+        (clause(f"at_least: 50, at_most: 60, ceiling: 63, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit: expected exactly one of at_least, at_most, equals, uniform, found at_least and at_most"),
+        (clause(f"ceiling: 63, unit: GB/s, {SOURCE}"), "expected exactly one of at_least, at_most, equals, uniform, found none"),
+        (clause(f"equals: fast, ceiling: 63, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit.equals: expected a number"),
+        (clause(f"at_least: 1, {SOURCE}", metric="ecc.mode", unit='""'), "$.clauses.A-1.limit.at_least: expected equals or uniform (ecc.mode is a word)"),
+        (clause(f"equals: 4.0, {SOURCE}", metric="nvlink.version", unit='""'), "$.clauses.A-1.limit.equals: expected a word (quote it)"),
+        (clause(f"equals: true, {SOURCE}", metric="ecc.mode", unit='""'), "$.clauses.A-1.limit.equals: expected a whole number or a number or text, found True"),
+        (clause("", metric="pcie.h2d.bandwith"), "$.clauses.A-1.metric: expected a known metric, found 'pcie.h2d.bandwith' (did you mean 'pcie.h2d.bandwidth'?)"),
+        (clause("", "context: [xid.hardwear]"), "$.clauses.A-1.context[0]: expected a known metric, found 'xid.hardwear' (did you mean 'xid.hardware'?)"),
+        (clause("", "gate: true, required: false"), "$.clauses.A-1.gate: expected a gate to be required"),
+        (clause("", "headline: Fast, required: false"), "$.clauses.A-1.headline: expected headlines on required clauses only"),
+        (clause(f"at_least: 50, ceiling: 63, unit: GB/s, {SOURCE}", "not_applicable: no bus"), "$.clauses.A-1.limit: expected no limit beside not_applicable"),
+        (clause(f"at_least: 50, ceiling: 63, unit: GB/s, {SOURCE}").replace("action: look, ", ""), "$.clauses.A-1.limit: expected an action beside a limit"),
+        (clause("").replace("action: look", 'action: "reseat {modul}"'), "$.clauses.A-1.action: expected one of {node}, {gpu}, {module}, {bdf}, {upstream}, found '{modul}'"),
+        (clause("").replace("action: look", 'action: "reseat {module"'), "$.clauses.A-1.action: expected braces in pairs"),
+        (clause("").replace("level: 2", "level: 5"), "$.clauses.A-1.level: expected 1 to 4, found 5"),
+        (clause("").replace("per: gpu", "per: node"), "$.clauses.A-1.per: expected gpu (pcie.h2d.bandwidth is measured per gpu), found node"),
+        (clause("").replace("suite: pcie_link, ", ""), "$.clauses.A-1: expected the key 'suite', found none"),
+        (clause("", "gaet: true"), "found the key 'gaet' (did you mean 'gate'?)"),
+        (clause("", "needs: nvlnk"), "$.clauses.A-1.needs: expected"),
+        (clause("").replace('"1"', "1.10"), "line 2 $.version: expected text, found 1.1; quote it"),
+        (clause("").replace("  A-1:", "  a1:"), "$.clauses.a1: expected text of the form"),
+        (clause("").replace('["10de:2335"]', '["10DE:2335"]'), "$.pci_ids[0]: expected text of the form"),
+        (clause("").replace('["10de:2335"]', '["10de:2335", "10de:2335"]'), "$.pci_ids[1]: expected every id once"),
+        (clause("").replace("clauses:", "nvswitch: true\nclauses:"), "$.nvswitch: expected nvlink: true beside nvswitch: true"),
+    ],
+)  # fmt: skip
+def test_each_rule_turns_red(tmp_path: Path, text: str, says: str) -> None:
+    """A profile that breaks one rule gets the finding of this rule, and does not load."""
+    found = lines(tmp_path, text)
+    assert any(says in line for line in found), found
+    with pytest.raises(ProfileError):
+        profiles.load(tmp_path / "ours.yaml")
+
+
+def test_a_low_limit_with_a_reason_loads(tmp_path: Path) -> None:
+    """A limit far under physics is possible where the profile says why."""
+    assert lines(tmp_path, clause(f"at_least: 5, ceiling: 63, ceiling_reason: shared slot, unit: GB/s, {SOURCE}")) == []
+
+
+def test_all_findings_come_in_one_pass(tmp_path: Path) -> None:
+    """Mistakes of shape and of meaning, in several clauses, are reported together."""
+    text = clause("at_least: 50, unit: GBps") + "  A-2: {suit: x}\n  A-3: {metric: nothing.like.it}\n"
+    found = lines(tmp_path, text)
+    assert sum("A-1.limit" in line for line in found) == 3
+    assert sum("A-2" in line for line in found) == 1
+    assert sum("A-3" in line for line in found) == 4
+
+
+def test_a_finding_names_the_file_that_said_it(tmp_path: Path) -> None:
+    """A mistake in a parent is reported with the parent's name and line, not the child's."""
+    (tmp_path / "parent.yaml").write_text(clause("at_least: 50, unit: GB/s, ceiling: 63").replace("ours", "parent"))
+    (tmp_path / "child.yaml").write_text('profile: child\nextends: parent.yaml\nversion: "1"\ntitle: C\n')
+    (found,) = profiles.findings(tmp_path / "child.yaml")
+    assert (found.file, found.line) == ("parent.yaml", 7)
+
+
+def test_a_child_cannot_silently_judge_what_its_parent_calls_absent(tmp_path: Path) -> None:
+    """A limit on an inherited not_applicable is an error until the child says that it applies."""
+    own = 'profile: ours\nextends: l40s\nversion: "1"\ntitle: O\nclauses:\n'
+    limit = f"limit: {{equals: 4, {SOURCE}}}"
+    assert len(lines(tmp_path, own + f"  NVL-1: {{{limit}}}\n")) == 1
+    assert lines(tmp_path, own + f'  NVL-1: {{not_applicable: "", {limit}}}\n') == []
+
+
+TEXT = (Path(profiles.__file__).parent / "data" / "h200-sxm.yaml").read_text().replace("h200-sxm", "ours", 1)
+PIECES = [
+    "'",
+    '"',
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "\n",
+    " ",
+    "&a ",
+    "*a",
+    "!!int ",
+    "null",
+    "-1",
+    "1e9",
+    "true",
+    "",
+    "\x00",
+    "é",
+]
+
+
+def outcome(text: str) -> Profile | None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ours.yaml"
+        path.write_text(text)
+        try:
+            return profiles.load(path)
+        except ProfileError:
+            return None
+
+
+WHOLE = outcome(TEXT)
+
+
+@settings(max_examples=150, deadline=None)
+@given(at=st.integers(0, len(TEXT) - 1), cut=st.integers(0, 12), piece=st.sampled_from(PIECES))
+def test_any_mutation_loads_or_is_a_profile_error(at: int, cut: int, piece: str) -> None:
+    """A damaged profile loads or gives ProfileError, never another exception; one digest means one content."""
+    assert WHOLE
+    loaded = outcome(TEXT[:at] + piece + TEXT[at + cut :])
+    if loaded is not None and loaded.sha256 == WHOLE.sha256:
+        assert loaded == WHOLE
+
+
+@settings(max_examples=60, deadline=None)
+@given(at=st.integers(0, TEXT.count("\n") - 1), comment=st.text(alphabet="ab é{}:'", max_size=10))
+def test_layout_does_not_change_the_meaning(at: int, comment: str) -> None:
+    """A comment line anywhere keeps content and digest."""
+    rows = TEXT.split("\n")
+    assert outcome("\n".join([*rows[:at], f"# {comment}", *rows[at:]])) == WHOLE
+
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(-2, 2), st.sampled_from(["", "x", "gpu", "per TB"])),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.sampled_from(["kind", "cite", "x"]), inner, max_size=2)),
+    max_leaves=4,
+)  # fmt: skip
+KEYS = [
+    "suite",
+    "level",
+    "metric",
+    "per",
+    "gate",
+    "required",
+    "needs",
+    "limit",
+    "context",
+    "unit",
+    "action",
+    "headline",
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(entry=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=5), head=st.dictionaries(st.sampled_from(["pci_ids", "nvlink", "notes", "clauses", "title"]), VALUES, max_size=2))  # fmt: skip
+def test_any_values_load_or_are_a_profile_error(entry: dict[str, object], head: dict[str, object]) -> None:
+    """Whatever stands in a clause or at the top, the answer is a profile or a ProfileError."""
+    import yaml
+
+    data = {"profile": "ours", "version": "1", "title": "O", "extends": "base", "clauses": {"GPU-1": entry}, **head}
+    loaded = outcome(yaml.safe_dump(data))
+    assert loaded is None or loaded.clauses
