@@ -229,6 +229,12 @@ def test_the_profile_is_that_of_the_cards_found() -> None:
     assert choose_profile(None, None, {"a": node_found([], [])}) is None
 
 
+def test_unknown_cards_are_said_to_have_no_profile() -> None:
+    """Where no profile was chosen the certificate says for which PCI id."""
+    inventory, _ = one(None, node_found([pci_gpu(0, "10de:ffff")], []), None)
+    assert any(line.startswith("no profile:") and "10de:ffff" in line for line in inventory.assumptions)
+
+
 def test_a_profile_for_other_cards_is_an_error(site_of: SiteOf) -> None:
     """An agreed B200 and a found H200 is a contradiction with its line; a dead node contradicts nothing."""
     site = site_of("site: 1\nprofile: b200\n")

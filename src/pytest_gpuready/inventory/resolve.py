@@ -76,7 +76,12 @@ def resolve(
         InventoryError: a node answered that the site file does not declare, or two nodes have one name.
     """
     assumptions: list[str] = []
-    if profile and not option and not (site and site.profile):
+    if profile is None:
+        ids = ", ".join(sorted(set(pci_ids(docs)))) or "nothing found"
+        assumptions.append(
+            f"no profile: none is named, and no single one is known for {ids}; no limit of a model applies"
+        )
+    elif not option and not (site and site.profile):
         assumptions.append(f"profile {profile.name}: the one for PCI id {', '.join(profile.pci_ids)}")
     nodes: list[Node] = []
     problems: dict[str, str] = {}
