@@ -87,6 +87,24 @@ def _required_only(finding: Finding) -> Finding | None:
     return Finding(outcome=finding.outcome, cells=kept) if kept else None
 
 
+def led(found: list[Finding]) -> list[tuple[Finding, tuple[Finding, ...]]]:
+    """Findings with those that probably follow from them: later failures of the same suite on the same parts."""
+    leads: list[tuple[Finding, list[Finding]]] = []
+    for finding in found:
+        lead = next((pair for pair in leads if _follows(pair[0], finding)), None)
+        if lead is None:
+            leads.append((finding, []))
+        else:
+            lead[1].append(finding)
+    return [(finding, tuple(followers)) for finding, followers in leads]
+
+
+def _follows(lead: Finding, finding: Finding) -> bool:
+    both_failed = lead.outcome == finding.outcome == "FAIL"
+    same_suite = lead.clause.id.rpartition("-")[0] == finding.clause.id.rpartition("-")[0]
+    return both_failed and same_suite and set(lead.parts) == set(finding.parts)
+
+
 def also_failing(finding: Finding, others: list[Finding]) -> list[str]:
     """Other clauses that fail on the same worst part: probably, not surely, one cause."""
     return [f.clause.id for f in others if f.outcome == "FAIL" and f is not finding and finding.worst.part in f.parts]

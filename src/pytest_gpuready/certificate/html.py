@@ -13,10 +13,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pytest_gpuready.certificate import page, plots, tables, words
+from pytest_gpuready.certificate.diagnostics import diagnoses
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
-from pytest_gpuready.certificate.findings import Finding, by_outcome, cells, findings
+from pytest_gpuready.certificate.findings import Finding, by_outcome, cells, findings, led
 
-DIAGNOSED = ("FAIL", "NOT MEASURED", "UNSTABLE")
 WATCHES_AT_MOST = 24
 """Small multiples drawn on one page; parts with a finding come first, the table under them has all."""
 
@@ -28,6 +28,7 @@ class Watched:
     suites: str
     parts: tuple[PartEntry, ...]
     drawn: tuple[PartEntry, ...]
+    failing: frozenset[str]
     left_out: int
     series: tuple[plots.Series, ...]
 
@@ -38,9 +39,9 @@ def render(certificate: Certificate) -> str:
     found = findings(certificate)
     band = page.band(certificate)
     failing = {part.part for _, part in cells(certificate) if part.outcome == "FAIL"}
-    lines = {part.line for _, part in cells(certificate) if part.line}
-    watched = _watched(certificate, failing)
-    draw = _WatchFigures(certificate, many, failing)
+    watched = _watched(certificate)
+    diagnosed = diagnoses(certificate, found)
+    rows_of_page_one = page.promised(certificate, many)
     suites = []
     for suite in certificate.suites:
         rows = [tables.row(clause, many) for clause in suite.clauses]
@@ -55,9 +56,12 @@ def render(certificate: Certificate) -> str:
         "triad": page.triad(certificate, found, many),
         "facts": page.facts(certificate),
         "findings": found,
-        "diagnosed": [finding for finding in found if finding.outcome in DIAGNOSED],
-        "other_why": [line for line in certificate.why if line not in lines and certificate.status != "ACCEPTED"],
-        "promised": page.promised(certificate, many),
+        "leads": led(found),
+        "diagnosed": [one.finding for one in diagnosed],
+        "diagnoses": diagnosed,
+        "other_why": _other_why(certificate),
+        "promised": rows_of_page_one,
+        "has_bullets": any(isinstance(row, tables.Row) and row.figure == "bullet" for row in rows_of_page_one),
         "not_covered": page.not_covered(certificate, many),
         "failing": failing,
         "files": {entry.sha256: entry.file for entry in certificate.evidence},
@@ -68,9 +72,18 @@ def render(certificate: Certificate) -> str:
         "untested": [f for o in (*words.OPEN, "NOT APPLICABLE") for f in _folded(certificate, o)],
         "environment": [*certificate.environment.items(), ("Made by", certificate.product)],
         "where": lambda part: page.where_text(certificate, part),
-        "watch_figure": draw,
+        "watch_figure": _WatchFigures(certificate, many),
     }
     return _environment().get_template("page.html").render(context)
+
+
+def _other_why(certificate: Certificate) -> list[str]:
+    """Reasons that are not the outcome of a cell ("the profile has no clause of level 4"): those stand as findings."""
+    if certificate.status == "ACCEPTED":
+        return []
+    told = tuple(f"{clause.id} {part.outcome} on " for clause, part in cells(certificate))
+    lines = [line for line in certificate.why if not line.startswith(told)]
+    return [line for line in lines if certificate.finished or line != "the run has not ended"]
 
 
 def _folded(certificate: Certificate, outcome: str) -> list[Finding]:
@@ -82,22 +95,21 @@ def _folded(certificate: Certificate, outcome: str) -> list[Finding]:
 class _WatchFigures:
     """Draws the watch of a part; all figures of the page share their scales."""
 
-    def __init__(self, certificate: Certificate, many: bool, failing: set[str]) -> None:
+    def __init__(self, certificate: Certificate, many: bool) -> None:
         self._certificate = certificate
         self._many = many
-        self._failing = failing
         self._panels = plots.panels([part.watch for _, part in cells(certificate) if part.watch is not None])
 
-    def __call__(self, part: PartEntry) -> Markup:
+    def __call__(self, part: PartEntry, failing: bool) -> Markup:
         if part.watch is None:
             return Markup("")
         gpu = page.gpu_of(self._certificate, part.part)
         note = f"module {words.clean(gpu.module, 12)}" if gpu and gpu.module else ""
         title = words.part_text(part.part, self._many)
-        return plots.watch(title, note, part.watch, self._panels, failing=part.part in self._failing)
+        return plots.watch(title, note, part.watch, self._panels, failing=failing)
 
 
-def _watched(certificate: Certificate, failing: set[str]) -> Watched | None:
+def _watched(certificate: Certificate) -> Watched | None:
     """One watch per part, the longest one; None where nothing was watched at level 2 or above."""
     best: dict[str, PartEntry] = {}
     suites = []
@@ -113,26 +125,19 @@ def _watched(certificate: Certificate, failing: set[str]) -> Watched | None:
     if not best:
         return None
     parts = tuple(best.values())
+    failing = {part.part for c, part in cells(certificate) if part.outcome == "FAIL" and c.level > 1}
     drawn = sorted(parts, key=lambda part: part.part not in failing)[:WATCHES_AT_MOST]
     drawn = [part for part in parts if part in drawn]
     series = plots.known_series([part.watch for part in parts if part.watch is not None])
     said = words.listed(list(dict.fromkeys(suites)), 4)
-    return Watched(suites=said, parts=parts, drawn=tuple(drawn), left_out=len(parts) - len(drawn), series=series)
-
-
-def _watched_parts(finding: Finding) -> list[PartEntry]:
-    """Parts of a failing or unstable clause to draw: the worst three, and one that passed to compare with."""
-    bad = [part for _, part in finding.cells if part.watch is not None and part.watch.series][:3]
-    good = [p for p in finding.clause.parts if p.outcome == "PASS" and p.watch is not None and p.watch.series][:1]
-    return bad + good if bad and finding.outcome in ("FAIL", "UNSTABLE") else bad
-
-
-def _located(finding: Finding) -> list[PartEntry]:
-    """The first eight parts of a finding, one cell each, the worst first."""
-    seen: dict[str, PartEntry] = {}
-    for _, part in finding.cells:
-        seen.setdefault(part.part, part)
-    return list(seen.values())[:8]
+    return Watched(
+        suites=said,
+        parts=parts,
+        drawn=tuple(drawn),
+        failing=frozenset(failing),
+        left_out=len(parts) - len(drawn),
+        series=series,
+    )
 
 
 def _inner(clause: ClauseEntry) -> str:
@@ -170,13 +175,12 @@ def _environment() -> Environment:
         clip=lambda text, bound: text if isinstance(text, Markup) else words.clean(str(text), bound),
         count=words.count_text,
         css=lambda text: Markup(words.css_string(text)),  # noqa: S704 - css_string leaves no sign that ends a string
+        fail_text=page.fail_text,
         finding_title=page.finding_title,
         ids=tables.ids_text,
         inner=_inner,
         limit=words.limit_text,
         limit_short=lambda clause: words.limit_text(clause, unit=False),
-        located=_located,
-        neighbours=tables.neighbours,
         part=words.part_text,
         parts=words.parts_text,
         seconds=words.seconds_text,
@@ -188,8 +192,8 @@ def _environment() -> Environment:
         typo=words.typo,
         unit=words.unit_text,
         value=words.value_text,
-        watched_parts=_watched_parts,
     )
+    env.tests["fold"] = lambda row: isinstance(row, page.Fold)
     env.globals.update(
         WORDS=words.WORDS,
         OPEN=words.OPEN,

@@ -15,6 +15,9 @@ from pytest_gpuready.certificate.tables import Row, ids_text, row
 from pytest_gpuready.certificate.words import NBSP
 
 LIST_AT_MOST = 8
+ROWS_AT_MOST = 12
+"""Page one holds about twelve promises; more of them are folded where they say the same."""
+COMMANDS = ("pytest", "gpuready", "nvidia-smi", "dcgmi", "make")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +163,7 @@ def triad(certificate: Certificate, all_findings: list[Finding], many: bool) -> 
     return Triad(
         part=name,
         part_notes=tuple(notes),
-        why=fail_text(worst, many),
+        why=fail_text(worst),
         why_notes=tuple(why_notes),
         action=action,
         action_notes=tuple(sentence(line) for line in todo),
@@ -177,12 +180,14 @@ def first_step(action: str) -> tuple[str, str]:
 
 
 def sentence(text: str) -> str:
-    """A line as a sentence: first letter large (unless it is a command), full stop at the end."""
+    """A line as a sentence: first letter large, full stop at the end; a command stays as it is typed."""
     text = text.strip()
     if not text:
         return ""
     word = text.split()[0]
-    text = text if word in ("pytest", "gpuready", "nvidia-smi", "dcgmi") else text[0].upper() + text[1:]
+    if word in COMMANDS:
+        return text
+    text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."
 
 
@@ -190,7 +195,7 @@ def name_of(clause: ClauseEntry) -> str:
     return clause.headline or clause.sentence.rstrip(".") or clause.metric
 
 
-def fail_text(finding: Finding, many: bool) -> str:
+def fail_text(finding: Finding) -> str:
     """What failed, with value and limit: "PCIe lanes under load: 8, limit >= 16"."""
     clause, worst = finding.clause, finding.worst
     value = words.with_unit(words.value_text(clause, worst, 80), clause.unit)
@@ -205,7 +210,7 @@ def finding_title(finding: Finding, many: bool) -> str:
     clause = finding.clause
     who = words.parts_text(finding.parts, many)
     if finding.outcome == "FAIL":
-        return f"{who}: {fail_text(finding, many)}"
+        return f"{who}: {fail_text(finding)}"
     if len(finding.clause_ids) == 1:
         verb = {
             "NOT MEASURED": "gave no value",
@@ -219,14 +224,69 @@ def finding_title(finding: Finding, many: bool) -> str:
     return f"{count} {what.get(finding.outcome, finding.outcome.lower())}, {who}"
 
 
-def promised(certificate: Certificate, many: bool) -> list[Row]:
-    """Page one: clauses with a headline; on a page that is not accepted the bad ones first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Several promises of one suite that end the same way on every part: one row instead of many."""
+
+    suite: str
+    outcome: str
+    ids: str
+    names: str
+    count: int
+    cells: int
+    reason: str
+    parts: tuple[PartEntry, ...]
+
+
+def promised(certificate: Certificate, many: bool) -> list[Row | Fold]:
+    """Page one: clauses with a headline; on a page that is not accepted the bad ones first.
+
+    From ROWS_AT_MOST on, clauses of one suite that only count or compare words and PASS on every part are folded;
+    three or more clauses of a suite without any verdict are folded always.
+    """
     rows = [
         row(c, many, headline=True) for suite in certificate.suites for c in suite.clauses if c.headline and c.parts
     ]
+    full = len(rows) > ROWS_AT_MOST
+    shown: list[Row | Fold] = []
+    for suite in certificate.suites:
+        own = [one for one in rows if one.clause in suite.clauses]
+        groups: dict[tuple[str, str], list[Row]] = {}
+        for one in own:
+            groups.setdefault(_fold_key(one, full), []).append(one)
+        for (outcome, reason), members in groups.items():
+            if outcome and len(members) > 2:
+                shown.append(_fold(suite.title, outcome, reason, members))
+            else:
+                shown += members
     if certificate.status == "ACCEPTED":
-        return rows
-    return sorted(rows, key=lambda r: words.rank(r.outcome) if r.outcome in ("FAIL", *words.OPEN) else 99)
+        return shown
+    return sorted(shown, key=lambda r: words.rank(r.outcome) if r.outcome in ("FAIL", *words.OPEN) else 99)
+
+
+def _fold_key(one: Row, full: bool) -> tuple[str, str]:
+    """Rows with equal keys can be folded; ("", clause) stands alone."""
+    alike = len({part.outcome for part in one.clause.parts}) == 1
+    wordy = words.bound_of(one.clause) in (None, 0.0)
+    if alike and one.outcome in words.OPEN:
+        return one.outcome, one.clause.parts[0].reason
+    if alike and full and wordy and one.outcome == "PASS":
+        return one.outcome, ""
+    return "", one.clause.id
+
+
+def _fold(title: str, outcome: str, reason: str, members: list[Row]) -> Fold:
+    longest = max(members, key=lambda one: one.count)
+    return Fold(
+        suite=title,
+        outcome=outcome,
+        ids=ids_text([one.clause.id for one in members]),
+        names=", ".join(one.clause.headline for one in members),
+        count=len(members),
+        cells=sum(one.count for one in members),
+        reason=reason,
+        parts=tuple(longest.clause.parts),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +326,9 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
     add("Not measured", folded("NOT MEASURED"))
     add("Unstable", folded("UNSTABLE"))
     if certificate.level_asked < 4:
-        above = "Level 4 was" if certificate.level_asked == 3 else f"Levels {certificate.level_asked + 1} to 4 were"
+        above = {1: "Levels 2 to 4 were", 2: "Levels 3 and 4 were", 3: "Level 4 was"}.get(
+            certificate.level_asked, "Levels 1 to 4 were"
+        )
         add("Not asked for", [("", f"{above} not asked for.", "This page says nothing about them.")])
     add(
         "Excluded, with reason",

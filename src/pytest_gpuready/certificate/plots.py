@@ -127,8 +127,8 @@ def has_strip(clause: ClauseEntry) -> bool:
 
 
 def strip(clause: ClauseEntry, many: bool) -> Markup:
-    """Dots on a cut axis: hatching on the wrong side of the limit, dotted median, worst dot black and named, failing
-    dot red, named and crossed."""
+    """Dots on a cut axis: hatching on the wrong side of the limit, dotted median, worst dot black and named, a failing
+    part a red cross. Without a limit nobody is the worst: then the ends are labelled."""
     found = sorted(words.numbers(clause), key=lambda pair: pair[1])
     worst = words.worst_number(clause)
     if worst is None:
@@ -152,24 +152,29 @@ def strip(clause: ClauseEntry, many: bool) -> Markup:
     marks += _shape('<path d="M4 24H206" class="ax"/><path d="M{} 3V24" class="med"/>', x(median))
     level: dict[int, int] = {}
     for part, value in found:
-        where = round(x(value) / 5.6)
-        height = min(level.get(where, 0), 2)
-        level[where] = level.get(where, 0) + 1
+        column = round(x(value) / 5.6)
+        height = min(level.get(column, 0), 2)
+        level[column] = level.get(column, 0) + 1
         title = f"{words.part_text(part.part, many)}: {words.value_text(clause, part)}"
-        marks += _dot(title, part.outcome, x(value), 19.5 - 5.6 * height, worst=part is worst[0])
-    name = words.part_text(worst[0].part, many)
-    css, name = ("bad", f"\u2715 {name}") if worst[0].outcome == "FAIL" else ("tb", name)
-    labels = [(x(worst[1]), name, css)]
+        marks += _dot(title, part.outcome, x(value), 19.5 - 5.6 * height, worst=bound is not None and part is worst[0])
+    places = words.decimals(clause)
+    if bound is None:
+        labels = [(x(end), words.grouped(end, places), "") for end in sorted({min(values), max(values)})]
+    else:
+        name = words.part_text(worst[0].part, many)
+        css, name = ("bad", f"\u2715 {name}") if worst[0].outcome == "FAIL" else ("tb", name)
+        labels = [(x(worst[1]), name, css)]
     if bound is not None:
         marks += _shape('<path d="M{} 2V24" class="lim"/>', x(bound))
-        labels.append((x(bound), words.grouped(bound, words.decimals(clause)), ""))
-    for at, text, css in _apart(labels):
-        marks += _shape('<text x="{}" y="36" class="t9 mid {}">{}</text>', at, css, text)
-    sentence = (
-        f"{clause.id}: worst {words.value_text(clause, worst[0])} {words.unit_text(clause.unit)} on "
-        f"{words.part_text(worst[0].part, many)}, median {words.grouped(median, words.decimals(clause))}, "
-        f"limit {words.limit_text(clause)}"
-    )
+        labels.append((x(bound), words.grouped(bound, places), ""))
+    for at, said, look in _apart(labels):
+        marks += _shape('<text x="{}" y="36" class="t9 mid {}">{}</text>', at, look, said)
+    ends = f"{words.grouped(min(values), places)} to {words.grouped(max(values), places)}"
+    unit = f" {words.unit_text(clause.unit)}" if clause.unit else ""
+    where = "no limit"
+    if clause.limit:
+        where = f"worst on {words.part_text(worst[0].part, many)}, limit {words.limit_text(clause)}"
+    sentence = f"{clause.id}: {len(values)} parts at {ends}{unit}, median {words.grouped(median, places)}, {where}"
     return _figure(210, 40, sentence, marks, STRIP_SIZE)
 
 
@@ -229,13 +234,14 @@ def known_series(watches: Sequence[WatchEntry]) -> tuple[Series, ...]:
     return (*known, *other[:2])
 
 
-def span_text(series: Series, watch: WatchEntry) -> str:
+def span_text(series: Series, watch: WatchEntry, *, unit: bool = True) -> str:
     """Lowest and highest value of a column: 77 to 412 W; a dash where it is absent."""
     found = [v for v in watch.series.get(series.column, []) if words.number(v) is not None]
     if not found:
         return words.DASH
     low, high = (words.grouped(round(v)) for v in (min(found), max(found)))
-    return words.with_unit(low if low == high else f"{low} to {high}", series.unit)
+    said = low if low == high else f"{low} to {high}"
+    return words.with_unit(said, series.unit) if unit else said
 
 
 def scales(series: Sequence[Series], watches: Sequence[WatchEntry]) -> dict[str, float]:
@@ -276,7 +282,7 @@ def watch(title: str, note: str, entry: WatchEntry, shared: Panels, *, failing: 
         points = [(30 + scale[0] * max(t, 0), base - scale[1] * max(v, 0)) for t, v in _samples(entry, one)]
         if points:
             marks += _shape('<path d="{}" class="ln1"/>', _path(points, one.steps))
-        marks += _shape('<text x="236" y="{}" class="end t10">{}</text>', base - 9, span_text(one, entry))
+        marks += _shape('<text x="236" y="{}" class="end t10">{}</text>', base - 9, span_text(one, entry, unit=False))
     marks += _shape('<text x="30" y="{}" class="t9">0</text>', height - 5)
     marks += _shape('<text x="176" y="{}" class="t9 end">{}</text>', height - 5, f"{end:.1f}{words.NBSP}s")
     said = ", ".join(f"{one.name.lower()} {span_text(one, entry)}" for one in own)

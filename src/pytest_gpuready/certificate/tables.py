@@ -1,4 +1,4 @@
-"""The tables of the certificate: a clause as a row, the numbers behind it, GPUs of a node, neighbours of a finding."""
+"""The tables of the certificate: a clause as a row, the numbers behind it, the GPUs of a node."""
 
 from __future__ import annotations
 
@@ -83,17 +83,22 @@ def _measured(clause: ClauseEntry, worst: PartEntry | None, figure: str, many: b
     equal = len({part.shown for part in with_value}) == 1 and len(with_value) == len(parts)
     value, unit = words.value_text(clause, worst, 80), words.unit_text(clause.unit)
     who = words.part_text(worst.part, many)
-    if not worst.shown:
-        return f"{len(with_value)} of {len(parts)}", "", f"{who}: no value"
-    if len(parts) == 1:
-        return value, unit, words.typo(words.clean(worst.detail or worst.conditions, 120))
+    if not worst.shown or len(parts) == 1:
+        alone = value, unit, words.typo(words.clean(worst.detail or worst.conditions, 120))
+        return alone if worst.shown else (f"{len(with_value)} of {len(parts)}", "", f"{who}: no value")
     if equal:
-        return value, unit, f"on {len(parts)} of {len(parts)}"
+        as_promised = clause.equals is not None and worst.value == clause.equals and worst.outcome == "PASS"
+        whole = f"{len(parts)} of {len(parts)}"
+        return (whole, "", "") if as_promised else (value, unit, f"on {whole}")
+    if figure == "bullet":
+        return value, unit, f"worst: {who}"
     found = [number for _, number in words.numbers(clause)]
-    if len(found) > 1:
-        median = words.grouped(statistics.median(found), words.decimals(clause))
-        return value, unit, f"{who}, median {median}"
-    return value, unit, f"{who}; others differ"
+    if words.bound_of(clause) is None and len(found) > 1:
+        places = words.decimals(clause)
+        value = f"{words.grouped(min(found), places)} to {words.grouped(max(found), places)}"
+        who = "lowest to highest"
+    median = words.grouped(statistics.median(found), words.decimals(clause)) if len(found) > 1 else ""
+    return value, unit, f"{who}, median {median}" if median else f"{who}; others differ"
 
 
 def ids_text(ids: Sequence[str]) -> str:
@@ -146,7 +151,7 @@ _FOLDABLE = (
     ("part_number", "Board part number"),
     ("vbios", "VBIOS"),
     ("inforom", "InfoROM"),
-    ("memory_mib", "Memory, MiB"),
+    ("memory_mib", "Memory"),
     ("pcie", "PCIe"),
     ("nvlinks", "NVLinks"),
 )
@@ -179,30 +184,5 @@ def gpu_table(node: NodeEntry) -> GpuTable:
 def _field(gpu: GpuEntry, field: str) -> str:
     value = getattr(gpu, field)
     if field == "memory_mib":
-        return words.grouped(value) if value else ""
+        return words.with_unit(words.grouped(value), "MiB") if value else ""
     return words.typo(value) if field == "pcie" else str(value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbours:
-    """Metrics by parts around a finding, at most COLUMNS parts wide: (metric, ((part, shown), ..)) rows."""
-
-    parts: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-
-
-def neighbours(part: PartEntry) -> list[Neighbours]:
-    """The comparison block of a finding, in tables that fit on paper."""
-    names = list(dict.fromkeys(name for values in part.neighbours.values() for name in values))
-    names.sort(key=words.split_part)
-    blocks = [tuple(names[first : first + COLUMNS]) for first in range(0, len(names), COLUMNS)]
-    return [
-        Neighbours(
-            parts=block,
-            rows=tuple(
-                (metric, tuple((name, values.get(name, "")) for name in block))
-                for metric, values in part.neighbours.items()
-            ),
-        )
-        for block in blocks
-    ]

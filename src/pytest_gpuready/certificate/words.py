@@ -19,6 +19,7 @@ NNBSP = "\u202f"
 NBSP = "\u00a0"
 MINUS = "\u2212"
 DASH = "\u2013"
+TIMES = "\u00d7"
 TEXT_BOUND = 1500
 
 
@@ -86,8 +87,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"->"), "\u2192"),
     (re.compile(r">= ?"), f"\u2265{NBSP}"),
     (re.compile(r"<= ?"), f"\u2264{NBSP}"),
-    (re.compile(r"\bGen(\d) x ?(\d+)\b"), rf"Gen\1{NBSP}\u00d7{NBSP}\2"),
-    (re.compile(r"(?<=\d) x (?=\d)"), f"{NBSP}\u00d7{NBSP}"),
+    (re.compile(r"\bGen(\d) x ?(\d+)\b"), rf"Gen\1{NBSP}{TIMES}{NBSP}\2"),
+    (re.compile(r"(?<=[\w)]) x (?=\d)"), f"{NBSP}{TIMES}{NBSP}"),
     (re.compile(r"(?<![\w.)\-])-(?=\d)"), MINUS),
     (re.compile(r"(?<=\d) %"), f"{NNBSP}%"),
     (re.compile(r"(?<=\d) C\b"), f"{NNBSP}\u00b0C"),

@@ -1,0 +1,529 @@
+"""Certificates to draw: accepted, rejected, unfinished, replayed, large and hostile ones.
+
+Clauses come from the shipped H200 profile, sentences from the suites; values are those that two H200 SXM showed
+(copies 55.28 to 55.47 GB/s, 143771 MiB, Gen5 x16, 18 NVLinks at 26562 MB/s). Names and serials are made up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from pytest_gpuready.certificate.document import (
+    Certificate,
+    ClauseEntry,
+    Counts,
+    EvidenceEntry,
+    ExclusionEntry,
+    GpuEntry,
+    NodeEntry,
+    PartEntry,
+    ProfileEntry,
+    SiteEntry,
+    SuiteEntry,
+    WatchEntry,
+)
+from pytest_gpuready.certificate.sentences import sentences, titles
+from pytest_gpuready.model import Clause
+from pytest_gpuready.model.units import show
+from pytest_gpuready.profiles.loader import load
+
+BUSES = ("19", "2a", "3b", "4c", "9b", "ab", "bb", "cb")
+MODULES = (2, 4, 1, 3, 7, 5, 8, 6)
+H2D = (55.38, 55.47, 55.44, 55.41, 55.42, 55.40, 55.46, 55.36)
+D2H = (55.30, 55.37, 55.28, 55.31, 55.33, 55.35, 55.34, 55.32)
+VALUES: dict[str, Any] = {
+    "gpu.present": "on the bus and answered by NVML",
+    "gpu.pci_id": "10de:2335",
+    "gpu.memory.total": 143771,
+    "gpu.vbios": "96.00.A5.00.1A",
+    "gpu.inforom.image": "G520.0282.02.02",
+    "inforom.valid": "valid",
+    "driver.agreement": "agree",
+    "ecc.mode": "enabled",
+    "recovery.action": "none",
+    "mig.mode": "disabled",
+    "compute.mode": "default",
+    "persistence.mode": "enabled",
+    "power.limit.default": 700,
+    "clock.locked": "unlocked",
+    "clock.event_reasons": "none but benign",
+    "temperature.gpu.margin": (58, 57, 56, 58, 55, 57, 58, 56),
+    "temperature.memory.margin": (52, 51, 50, 52, 49, 51, 52, 50),
+    "fabric.state": "completed",
+    "nouveau.loaded": "not loaded",
+    "nvlink.links.active": 18,
+    "nvlink.version": "4.0",
+    "nvlink.speed": 26562,
+    "nvlink.topology": 18,
+    "pcie.link.generation": 5,
+    "pcie.link.width": 16,
+    "pcie.slot.generation": 5,
+    "pcie.path.bandwidth": 63.0,
+    "pcie.h2d.bandwidth": H2D,
+    "pcie.d2h.bandwidth": D2H,
+    "pcie.bidirectional.bandwidth": (101.9, 101.9, 101.8, 102.0, 101.7, 101.9, 101.8, 101.9),
+    "pcie.h2d.concurrent": (52.1, 52.3, 51.9, 52.2, 52.0, 52.2, 52.1, 52.3),
+    "pcie.errors.nak": (24.1, 22.0, 23.2, 25.0, 24.0, 23.0, 21.4, 24.2),
+    "pcie.errors.bad_tlp": (47.0, 45.1, 46.0, 48.2, 47.0, 46.1, 44.9, 47.3),
+    "pcie.errors.receiver": (25.2, 21.0, 24.1, 26.0, 23.3, 24.0, 22.1, 25.0),
+}
+DRIVER, KERNEL = "580.159.04", "6.18.44"
+
+
+def accepted() -> Certificate:
+    """Two H200, every clause of two levels inside its limit; one clause excluded with a reason."""
+    return _certificate(nodes=[_node("node01", 2)], excluded={"GPU-32": "the site sets NCCL_NVLS_ENABLE=0 on purpose"})
+
+
+def marginal() -> Certificate:
+    """Two H200, accepted, one copy outside the stricter inner limit."""
+    return _certificate(nodes=[_node("node01", 2)], values={("PCIE-5", "node01/gpu1"): 52.9})
+
+
+def rejected() -> Certificate:
+    """Eight H200: GPU 5 links at Gen3 x8, GPU 2 gave no copies, one runs unstable, level 2 goes on."""
+    bad = "node01/gpu5"
+    return _certificate(
+        nodes=[_node("node01", 8)],
+        values={
+            ("PCIE-1", bad): 3,
+            ("PCIE-2", bad): 8,
+            ("PCIE-4", bad): 7.877,
+            ("PCIE-5", bad): 6.71,
+            ("PCIE-6", bad): 6.68,
+            ("PCIE-13", bad): 4118.0,
+            ("GPU-9", "node01/gpu0"): 2,
+        },
+        problems={
+            ("PCIE-9", "node01/gpu2"): "expected an answer of the agent, found none in 600 s; its process group ended",
+            ("PCIE-16", "node01/gpu2"): "expected an answer of the agent, found none in 600 s; its process group ended",
+        },
+        untested={
+            clause: "blocked by GPU-9 on node01 GPU 0, a gate of level 1"
+            for clause in ("PCIE-3", "PCIE-10", "PCIE-11", "PCIE-12", "PCIE-14", "PCIE-15")
+        },
+        unstable={("PCIE-6", "node01/gpu1"): [55.37, 48.2]},
+        status="REJECTED",
+        says="7 clauses failed, at 2 parts. Level 1 of 2 reached.",
+        level_reached=1,
+        why=["PCIE-1 FAIL on node01 GPU 5: 3, expected >= 5"],
+        do_next=["reseat module 5 and its link to 0000:97:02.0, then run level 2 again", "pytest -m level2"],
+    )
+
+
+def incomplete() -> Certificate:
+    """Two H200, the run still goes on: level 1 is judged, nothing of level 2 is."""
+    return _certificate(
+        nodes=[_node("node01", 2)],
+        untested={clause.id: "no test of this run judged it" for clause in _clauses() if clause.level == 2},
+        status="INCOMPLETE",
+        says="The run has not ended. Nothing on this page is a verdict yet.",
+        finished=False,
+        level_reached=1,
+        why=["the run has not ended", "PCIE-1 NOT TESTED on 2 parts from node01 GPU 0 on: no test of this run judged it"],
+        do_next=["pytest -m level2 --gpuready-out gpuready-out"],
+    )
+
+
+def stopped() -> Certificate:
+    """Two H200, the run has ended without level 2: INCOMPLETE, nothing failed."""
+    running = incomplete()
+    return msgspec.structs.replace(
+        running,
+        finished=True,
+        says="Nothing failed, and this is not an acceptance: 16 of 56 clauses have no verdict.",
+        why=running.why[1:],
+    )
+
+
+def replay() -> Certificate:
+    """The accepted run, replayed."""
+    return msgspec.structs.replace(
+        accepted(), basis="replay", basis_note="recording of two H200 made on 2026-11-30", site=None
+    )
+
+
+def replay_rejected() -> Certificate:
+    """The rejected run, replayed."""
+    return msgspec.structs.replace(rejected(), basis="replay", basis_note="recording made on 2026-11-30", site=None)
+
+
+def stand_in() -> Certificate:
+    """The accepted values from a machine that names itself a stand-in."""
+    return msgspec.structs.replace(accepted(), basis="stand-in", basis_note="the machine calls itself a stand-in")
+
+
+def rack() -> Certificate:
+    """72 GPUs in 18 nodes of four: one copies slowly, one is missing."""
+    missing = "node09/gpu2"
+    gone = "expected an answer of NVML, found none; the GPU is not on the bus"
+    nodes = [_node(f"node{n:02d}", 4, missing=missing) for n in range(1, 19)]
+    return _certificate(
+        nodes=nodes,
+        values={("PCIE-5", "node07/gpu3"): 41.9, ("GPU-1", missing): "neither on the bus nor answered by NVML"},
+        problems={(c.id, missing): gone for c in _clauses() if c.per == "gpu" and c.id not in ("GPU-1", "GPU-15")},
+        status="REJECTED",
+        says="2 clauses failed, at 2 parts. Level 1 of 2 reached.",
+        level_reached=0,
+        do_next=["pytest -m level2"],
+    )
+
+
+def one_node_of_72() -> Certificate:
+    """72 GPUs in one node, all well."""
+    return _certificate(nodes=[_node("rack01", 72)])
+
+
+def single() -> Certificate:
+    """One GPU alone."""
+    return _certificate(nodes=[_node("node01", 1)])
+
+
+def empty() -> Certificate:
+    """Nothing could be opened: no profile, no node, only reasons."""
+    return Certificate(
+        number="GR-000000000000",
+        status="INCOMPLETE",
+        basis="hardware",
+        says="Nothing failed, and this is not an acceptance: see below what is missing.",
+        finished=True,
+        why=["no profile knows this hardware: name one with --gpuready-profile"],
+        started="2026-11-30T11:04:00Z",
+        issued="2026-11-30T11:04:05Z",
+        level_asked=2,
+        level_reached=0,
+        product="pytest-gpuready 0.1.0",
+        profile=None,
+        nodes=[],
+        suites=[],
+        counts=Counts(clauses=0, cells=0, outcomes={}),
+    )
+
+
+NASTY = (
+    "<script>alert('x')</script>\"><img src=http://evil.example/a onerror=alert(1)>"
+    "</style></title></svg><![CDATA[{{ 7*7 }}]]>\x00\x1b[31m\u202egnp.exe\u2066\u200b\ud800 \u05d0\u05d1 & &amp;"
+)
+LONG = "x" * 20000 + " " + "word " * 4000
+
+
+def hostile(text: str = NASTY) -> Certificate:
+    """The rejected run with `text` wherever a node, a tool or a site file can put text."""
+    base = rejected()
+
+    def part(entry: PartEntry) -> PartEntry:
+        return msgspec.structs.replace(
+            entry,
+            label=text,
+            shown=text if isinstance(entry.value, str) else entry.shown,
+            value=text if isinstance(entry.value, str) else entry.value,
+            detail=text,
+            conditions=text,
+            reason=text,
+            line=text,
+            action=text,
+            evidence=[text],
+            neighbours={text: {entry.part: text, text: text}},
+            log=[text] * 3,
+            watch=WatchEntry(facts={text: text}, times_s=[0.0, 1.0], series={text: [1.0, 2.0], "power_w": [1.0, 2.0]}),
+        )
+
+    def clause(entry: ClauseEntry) -> ClauseEntry:
+        said = {"sentence": text, "metric": text, "headline": text if entry.headline else "", "source": text}
+        return msgspec.structs.replace(entry, **said, parts=[part(p) for p in entry.parts])
+
+    def gpu(entry: GpuEntry) -> GpuEntry:
+        fields = ("bdf", "pci_id", "name", "uuid", "serial", "module", "part_number", "vbios", "inforom", "nvlinks", "pcie")
+        return msgspec.structs.replace(entry, **dict.fromkeys(fields, text))
+
+    def node(entry: NodeEntry) -> NodeEntry:
+        fields = ("name", "system", "system_serial", "kernel", "boot_id", "driver", "cuda", "virtual")
+        return msgspec.structs.replace(entry, **dict.fromkeys(fields, text), gpus=[gpu(g) for g in entry.gpus])
+
+    suites = [
+        msgspec.structs.replace(s, title=text, clauses=[clause(c) for c in s.clauses]) for s in base.suites
+    ]
+    return msgspec.structs.replace(
+        base,
+        basis_note=text,
+        says=text,
+        why=[text],
+        do_next=[text],
+        number=text,
+        product=text,
+        started=text,
+        issued=text,
+        profile=ProfileEntry(name=text, version=text, title=text, sha256=text, notes=[text]),
+        site=SiteEntry(name=text, sha256=text, provider=text, customer=text, agreement=text),
+        nodes=[node(n) for n in base.nodes],
+        assumptions=[text],
+        exclusions=[ExclusionEntry(clause=text, reason=text)],
+        suites=suites,
+        environment={text: text},
+        evidence=[
+            EvidenceEntry(
+                sha256=text, file=text, command=text, node=text, size_bytes=3, started=text, duration_s=0.1
+            )
+        ],
+    )
+
+
+def _clauses() -> tuple[Clause, ...]:
+    return load("h200-sxm").clauses
+
+
+def _node(name: str, count: int, missing: str = "") -> NodeEntry:
+    gpus = []
+    for index in range(count):
+        part = f"{name}/gpu{index}"
+        slot = index % 8
+        bdf = f"{index // 8:04x}:{BUSES[slot]}:00.0"
+        if part == missing:
+            gpus.append(GpuEntry(part=part, index=index, present=False, bdf=bdf))
+            continue
+        number = int(hashlib.sha256(part.encode()).hexdigest()[:6], 16) % 10**6
+        gpus.append(
+            GpuEntry(
+                part=part,
+                index=index,
+                present=True,
+                bdf=bdf,
+                pci_id="10de:2335",
+                name="NVIDIA H200",
+                uuid=f"GPU-{number:08x}-0000-4000-8000-{number:012x}",
+                serial=f"1650000{number:06d}",
+                module=str(MODULES[slot] + index // 8 * 8),
+                part_number="692-2G520-0282-000",
+                vbios="96.00.A5.00.1A",
+                inforom="G520.0282.02.02",
+                memory_mib=143771,
+                pcie="Gen5 x16",
+                nvlinks="18 up",
+            )
+        )
+    return NodeEntry(
+        name=name,
+        system="Example GX-8",
+        system_serial=f"SYS-{name[-2:]}01",
+        kernel=KERNEL,
+        boot_id="5c1f0f3a-2c0e-4f43-9d0a-6b7d0e8a1b77",
+        driver=DRIVER,
+        cuda="13.0",
+        gpus=gpus,
+    )
+
+
+def _watch(index: int, *, generation: int, width: int) -> WatchEntry:
+    """80 samples at 0.1 s: a second idle, copies, a second idle."""
+    times = [round(0.1 * n, 1) for n in range(80)]
+    load_now = [10 <= n < 68 for n in range(80)]
+    wave = [((n * 7 + index * 3) % 5) - 2 for n in range(80)]
+    return WatchEntry(
+        facts={"power": "77-129 W", "SM clock": "345-1980 MHz", "temperature": "31-38 C", "samples": "80"},
+        times_s=times,
+        series={
+            "power_w": [(124.0 + w + index) if on else 77.0 + w / 2 for on, w in zip(load_now, wave, strict=True)],
+            "sm_mhz": [1980.0 if on else 345.0 for on in load_now],
+            "temperature_c": [31.0 + (min(n, 60) / 10 if on else 0) for n, on in enumerate(load_now)],
+            "generation": [float(generation if on else 1) for on in load_now],
+            "width": [float(width)] * 80,
+        },
+    )
+
+
+def _value(clause: Clause, index: int) -> Any:
+    found = VALUES.get(clause.metric, 0)
+    return found[index % len(found)] if isinstance(found, tuple) else found
+
+
+def _certificate(
+    *,
+    nodes: list[NodeEntry],
+    values: dict[tuple[str, str], Any] | None = None,
+    problems: dict[tuple[str, str], str] | None = None,
+    untested: dict[str, str] | None = None,
+    unstable: dict[tuple[str, str], list[float]] | None = None,
+    excluded: dict[str, str] | None = None,
+    status: str = "ACCEPTED",
+    says: str = (
+        "Every required clause of the profile was measured on every expected part and lies inside its limit. "
+        "Level 2 of 2."
+    ),
+    **more: Any,
+) -> Certificate:
+    profile = load("h200-sxm")
+    values, problems, untested = values or {}, problems or {}, untested or {}
+    unstable, excluded = unstable or {}, excluded or {}
+    files = [
+        EvidenceEntry(
+            sha256=hashlib.sha256(f"{node.name}{name}".encode()).hexdigest(),
+            file=f"{node.name}/{name}.json",
+            command=f"python -m pytest_gpuready.agent {name}",
+            node=node.name,
+            exit_code=0,
+            size_bytes=size,
+            started="2026-11-30T11:04:11Z",
+            duration_s=seconds,
+        )
+        for node in nodes
+        for name, size, seconds in (("node", 18211, 0.4), ("nvml", 71033, 2.3), ("copies", 9_123_456, 14.2))
+    ]
+    digests = {entry.node: entry.sha256 for entry in files}
+
+    def entry(clause: Clause, part: str, label: str, index: int) -> PartEntry:
+        key = (clause.id, part)
+        node = label.partition(" ")[0]
+        common: dict[str, Any] = {"part": part, "label": label, "evidence": [digests[node]]}
+        if clause.not_applicable or clause.id in excluded:
+            reason = clause.not_applicable or f"excluded by the site file: {excluded[clause.id]}"
+            return PartEntry(**common, outcome="NOT APPLICABLE", reason=reason)
+        if clause.id in untested:
+            return PartEntry(**common, outcome="NOT TESTED", reason=untested[clause.id])
+        if key in problems:
+            line = f"{clause.id} {clause.metric}: NOT MEASURED, {problems[key]} on {label}"
+            return PartEntry(
+                **common,
+                outcome="NOT MEASURED",
+                reason=problems[key],
+                line=line,
+                action=f"run level {clause.level} again; if it stays unmeasured, treat that as a finding about {label}",
+            )
+        value = values.get(key, unstable.get(key, [_value(clause, index)])[0])
+        outcome, margin = _judge(clause, value)
+        common |= {"shown": show(value), "value": value, "margin_percent": margin}
+        if clause.level == 2:
+            bad = ("PCIE-1", part) in values
+            common["conditions"] = "58 samples under load"
+            if clause.headline:
+                common["watch"] = _watch(index, generation=3 if bad else 5, width=8 if bad else 16)
+        if key in unstable:
+            return PartEntry(
+                **common,
+                outcome="UNSTABLE",
+                repeats=list(unstable[key][1:]),
+                reason="runs disagree about the limit: " + ", ".join(show(v, clause.unit) for v in unstable[key]),
+                action=f"look for other users of {node}, then run level {clause.level} again",
+            )
+        if outcome == "MARGINAL" and clause.limit and clause.limit.marginal:
+            return PartEntry(**common, outcome=outcome, reason=f"outside the inner limit {clause.limit.marginal:g}")
+        if outcome != "FAIL":
+            reason = "recorded, the profile gives no limit" if outcome == "OBSERVED" else ""
+            return PartEntry(**common, outcome=outcome, reason=reason)
+        action = clause.action
+        for name, said in (("node", node), ("gpu", str(index)), ("module", str(MODULES[index % 8]))):
+            action = action.replace("{" + name + "}", said)
+        action = action.replace("{upstream}", "0000:97:02.0").replace("{bdf}", "0000:ab:00.0")
+        return PartEntry(
+            **common,
+            outcome="FAIL",
+            line=f"{clause.id} {clause.metric}: expected {clause.limit} ({clause.limit.source if clause.limit else ''}), "
+            f"found {show(value, clause.unit)} in 58 samples under load on {label}; {action}",
+            action=action,
+            neighbours=_neighbours(nodes, profile.clauses, clause, node, values),
+            log=[
+                "[   12.418803] pci 0000:ab:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 "
+                "link at 0000:97:02.0 (capable of 504.112 Gb/s with 32.0 GT/s PCIe x16 link)",
+                "[  731.220436] nvidia 0000:ab:00.0:    [ 0] RxErr                  (First)",
+            ],
+        )
+
+    suites: dict[str, list[ClauseEntry]] = {}
+    for clause in profile.clauses:
+        limit = clause.limit
+        parts = []
+        for node in nodes:
+            if clause.per == "node":
+                parts.append(entry(clause, node.name, node.name, 0))
+            else:
+                parts += [entry(clause, g.part, f"{node.name} GPU {g.index}", g.index) for g in node.gpus]
+        suites.setdefault(clause.suite, []).append(
+            ClauseEntry(
+                id=clause.id,
+                sentence=sentences().get(clause.id, clause.metric),
+                metric=clause.metric,
+                unit=clause.unit,
+                level=clause.level,
+                gate=clause.gate,
+                required=clause.required,
+                per="node" if clause.per == "node" else "gpu",
+                headline=clause.headline,
+                limit=str(limit) if limit else "",
+                at_least=limit.at_least if limit else None,
+                at_most=limit.at_most if limit else None,
+                equals=limit.equals if limit else None,
+                uniform=bool(limit and limit.uniform),
+                marginal=limit.marginal if limit else None,
+                ceiling=limit.ceiling if limit else None,
+                source_kind=limit.source.kind if limit else "",
+                source=str(limit.source) if limit else "",
+                not_applicable=clause.not_applicable,
+                parts=parts,
+            )
+        )
+    entries = [
+        SuiteEntry(id=suite, title=titles().get(suite, suite), level=clauses[0].level, gate=True, clauses=clauses)
+        for suite, clauses in suites.items()
+    ]
+    outcomes = Counter(p.outcome for s in entries for c in s.clauses for p in c.parts)
+    fields: dict[str, Any] = {
+        "finished": True,
+        "level_asked": 2,
+        "level_reached": 2,
+        "started": "2026-11-30T11:04:02Z",
+        "issued": "2026-11-30T11:16:40Z",
+        "assumptions": ["inlet air as found", "no other tenant on the node"],
+        **more,
+    }
+    return Certificate(
+        number="GR-4143222309d1",
+        status=status,  # type: ignore[arg-type]
+        basis="hardware",
+        says=says,
+        product="pytest-gpuready 0.1.0",
+        profile=ProfileEntry(
+            name=profile.name, version=profile.version, title=profile.title, sha256=profile.sha256, notes=[]
+        ),
+        site=SiteEntry(
+            name="site.yaml", sha256="59" * 32, provider="Provider", customer="Customer", agreement="agreement 0042"
+        ),
+        nodes=nodes,
+        exclusions=[ExclusionEntry(clause=c, reason=r) for c, r in excluded.items()],
+        suites=entries,
+        counts=Counts(clauses=len(profile.clauses), cells=sum(outcomes.values()), outcomes=dict(outcomes)),
+        environment={"Python": "3.12.3", "pytest": "9.2.0", "NCCL_NVLS_ENABLE": "0", "Command": "pytest -m level2"},
+        evidence=files,
+        **fields,
+    )
+
+
+def _judge(clause: Clause, value: Any) -> tuple[Any, float | None]:
+    """Outcome and margin as the judge would say them, for values that are not a comparison of peers."""
+    limit = clause.limit
+    if limit is None:
+        return "OBSERVED", None
+    bound = limit.bound
+    if bound is None:
+        return ("PASS" if limit.uniform or value == limit.equals else "FAIL"), None
+    inside = value >= bound if limit.at_least is not None else value <= bound
+    distance = value - bound if limit.at_least is not None else bound - value
+    margin = 100.0 * distance / bound if bound else None
+    if inside and limit.marginal is not None and value < limit.marginal:
+        return "MARGINAL", margin
+    return ("PASS" if inside else "FAIL"), margin
+
+
+def _neighbours(
+    nodes: list[NodeEntry], clauses: tuple[Clause, ...], clause: Clause, node: str, values: dict[tuple[str, str], Any]
+) -> dict[str, dict[str, str]]:
+    by_metric = {c.metric: c for c in clauses}
+    gpus = [gpu for entry in nodes if entry.name == node for gpu in entry.gpus if gpu.present]
+    rows = {}
+    for metric in (clause.metric, *clause.context):
+        other = by_metric.get(metric)
+        if other is not None and other.per == "gpu":
+            rows[metric] = {g.part: show(values.get((other.id, g.part), _value(other, g.index))) for g in gpus}
+    return rows
