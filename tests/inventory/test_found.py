@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hand_made import H200, bdf, gpu_doc, healthy, node_found, pci_gpu
 
 from pytest_gpuready.inventory import NodeFound, bdf_of
 from pytest_gpuready.inventory.found import gpus_found, pci_ids, unplaced
+from tests.inventory.hand_made import H200, bdf, gpu_doc, healthy, node_found, pci_gpu
 
 
 @pytest.mark.parametrize(

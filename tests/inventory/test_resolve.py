@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hand_made import bdf, gpu_doc, healthy, node_found, pci_gpu
 
 from pytest_gpuready import profiles
 from pytest_gpuready.errors import InventoryError, ProfileError
 from pytest_gpuready.inventory import NodeFound, Site, applies, choose_profile, node_name, resolve
 from pytest_gpuready.inventory.resolve import NOTHING_FOUND, ONE_OF_A_BOARD
 from pytest_gpuready.model import Inventory, Node
+from tests.inventory.hand_made import bdf, gpu_doc, healthy, node_found, pci_gpu
 
 SiteOf = Callable[[str], Site]
 H200 = profiles.load("h200-sxm")
