@@ -110,7 +110,11 @@ def topology(gpus: Mapping[str, GpuDoc], peers_expected: int) -> dict[str, Readi
             offers[a, b] = _offered(gpus[a], gpus[b].bdf)
         except Unread as why:
             unread.setdefault(a, why)
-    links = {(a, b): min(n, offers[b, a]) for (a, b), n in offers.items() if (b, a) in offers}
+    links = {
+        (a, b): 0 if _refused(gpus[a], b) or _refused(gpus[b], a) else min(n, offers[b, a])
+        for (a, b), n in offers.items()
+        if (b, a) in offers
+    }
     best = max(links.values(), default=0)
     short = Counter(a for (a, _), n in links.items() if n < best)
     found: dict[str, Reading | Unread] = {}
@@ -155,11 +159,19 @@ def _offered(gpu: GpuDoc, other: str) -> int:
     active = _active(gpu)
     for link in active:
         if link.remote is None or (link.remote == "gpu" and link.remote_bdf is None):
-            raise Unread(
-                f"nvlink {link.link} far end", link.errors.get("remote_bdf") or link.errors.get("remote", "no answer")
-            )
-    if not any(link.remote == "switch" for link in gpu.nvlinks):
+            error = link.errors.get("remote_bdf") or link.errors.get("remote", "no answer")
+            raise Unread(f"nvlink {link.link} far end", error)
+    if not _switched(gpu):
         return sum(1 for link in active if link.remote_bdf == other)
     if other not in gpu.p2p_nvlink:
         raise Unread(f"P2P status towards {other}", gpu.errors.get(f"p2p_nvlink.{other}", "no answer"))
-    return len(active) if gpu.p2p_nvlink[other] == 0 else 0
+    return len(active)
+
+
+def _refused(gpu: GpuDoc, other: str) -> bool:
+    """True where the driver says that this GPU does not reach the other over NVLink although a switch lies between."""
+    return _switched(gpu) and gpu.p2p_nvlink.get(other) != 0
+
+
+def _switched(gpu: GpuDoc) -> bool:
+    return any(link.remote == "switch" for link in gpu.nvlinks)

@@ -1,0 +1,139 @@
+"""The kernel log from /dev/kmsg and from the journal, on files and small programs that stand for them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_gpuready.agent.kernel_log import Record, journal_records, kernel_log, kmsg_records, relevant
+from pytest_gpuready.parse.kernel_log import xids
+
+NO_JOURNAL = ("gpuready-no-such-journal",)
+
+
+def kmsg(path: Path, *records: str) -> Path:
+    path.write_text("".join(f"{record}\n" for record in records), encoding="utf-8")
+    return path
+
+
+def journal(path: Path, text: str) -> tuple[str, ...]:
+    """A program that prints this as the journal would."""
+    path.write_text(text, encoding="utf-8")
+    return (sys.executable, "-c", "import sys; print(open(sys.argv[1]).read(), end='')", str(path))
+
+
+def test_ring_from_its_beginning_is_complete(tmp_path: Path) -> None:
+    """Sequence 0 comes first: the log is complete, all lines counted, only GPU and PCIe lines kept."""
+    path = kmsg(
+        tmp_path / "kmsg",
+        "5,0,0,-;Linux version 6.8.0",
+        "6,1,951302,-;nvidia: loading out-of-tree module taints kernel.",
+        " SUBSYSTEM=pci",
+        "6,2,1000000,-;usb 1-1: new device",
+        "3,3,38771204,-;NVRM: Xid (PCI:0000:91:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+    )
+    log = kernel_log(path, NO_JOURNAL)
+    assert (log.source, log.complete, log.total_lines, log.problem) == (str(path), True, 4, "")
+    assert [round(line.t, 3) for line in log.lines] == [0.951, 38.771]
+
+
+def test_lines_of_one_record_stay_together(tmp_path: Path) -> None:
+    """A record of three lines (a GPU that never answered) is one line with the address in it."""
+    path = kmsg(
+        tmp_path / "kmsg",
+        "5,0,0,-;Linux version 6.8.0",
+        r"3,1,38771204,-;NVRM: The NVIDIA GPU 0000:d1:00.0\x0aNVRM: (PCI ID: 10de:26b9) installed in this system has"
+        r"\x0aNVRM: fallen off the bus and is not responding to commands.",
+    )
+    log = kernel_log(path, NO_JOURNAL)
+    assert len(log.lines) == 1
+    assert [(xid.number, xid.bdf) for xid in xids(log.lines)] == [(79, "0000:d1:00.0")]
+
+
+def test_fragments_are_joined() -> None:
+    """A record flagged as the rest of the one before belongs to it, and an escape is undone."""
+    records = kmsg_records(b"3,5,1000000,c;NVRM: GPU 0000:91:00.0: \n3,6,1000001,+;GPU has fallen off\\x5c the bus.\n")
+    assert [record.text for record in records] == ["NVRM: GPU 0000:91:00.0:GPU has fallen off\\ the bus."]
+
+
+def test_ring_without_its_beginning_asks_the_journal(tmp_path: Path) -> None:
+    """Where the ring has lost its beginning the journal of this boot is taken, and it is complete from line one."""
+    path = kmsg(tmp_path / "kmsg", "6,812,99000000,-;NVRM: something late")
+    text = (
+        "[    0.000000] node01 kernel: Linux version 6.8.0\n"
+        "[   38.771204] node01 kernel: NVRM: The NVIDIA GPU 0000:d1:00.0\n"
+        "                              NVRM: (PCI ID: 10de:26b9) installed in this system has\n"
+        "                              NVRM: fallen off the bus and is not responding to commands.\n"
+    )
+    log = kernel_log(path, journal(tmp_path / "journal", text))
+    assert (log.source, log.complete) == ("journalctl -k -b", True)
+    assert [(xid.number, xid.bdf) for xid in xids(log.lines)] == [(79, "0000:d1:00.0")]
+
+
+def test_journal_with_holes_is_not_complete(tmp_path: Path) -> None:
+    """A journal that says it missed kernel messages proves no absence."""
+    text = (
+        "[    0.000000] node01 kernel: Linux version 6.8.0\n"
+        "[   40.000000] node01 systemd-journald[411]: Missed 1337 kernel messages\n"
+        "[   41.000000] node01 kernel: NVRM: loading\n"
+    )
+    assert not kernel_log(tmp_path / "none", journal(tmp_path / "journal", text)).complete
+
+
+def test_gap_in_the_ring_is_not_complete(tmp_path: Path) -> None:
+    """A missing sequence number means a lost record."""
+    path = kmsg(tmp_path / "kmsg", "5,0,0,-;Linux version 6.8.0", "6,7,1000000,-;NVRM: loading")
+    assert not kernel_log(path, NO_JOURNAL).complete
+
+
+def test_nothing_readable_says_both_reasons(tmp_path: Path) -> None:
+    """Without either source the problem names both and what to do, in one line."""
+    problem = kernel_log(tmp_path / "none", NO_JOURNAL).problem
+    assert "No such file" in problem
+    assert "gpuready-no-such-journal not found" in problem
+    assert "run as root" in problem
+
+
+def test_journal_that_may_not_be_read(tmp_path: Path) -> None:
+    """A journal that shows nothing is a problem with what it said, never an empty complete log."""
+    log = kernel_log(tmp_path / "none", journal(tmp_path / "journal", "-- No entries --\n"))
+    assert "shows no kernel log (exit 0: '-- No entries --')" in log.problem
+    assert not log.complete
+
+
+def test_lines_of_another_process_are_no_kernel_lines() -> None:
+    """Only records of the kernel count; indented lines belong to the record above."""
+    records = journal_records(
+        "[    1.0] host kernel: NVRM: a\n    b\n[    2.0] host sshd[1]: NVRM: Xid (PCI:0000:91:00): 79\n"
+    )
+    assert records == [Record(-1, 1.0, "NVRM: a b")]
+
+
+def test_storm_does_not_wash_away_an_xid() -> None:
+    """Of 5,000 lines 2,000 are kept, among them the single Xid of another GPU and every SXid, each cut at 500."""
+    early = Record(0, 1.0, "NVRM: Xid (PCI:0000:91:00): 48, pid=1, name=x, DBE")
+    switch = Record(1, 2.0, "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30")
+    storm = [Record(n, n / 10, f"NVRM: Xid (PCI:0000:4d:00): 119, pid={n}, " + "x" * 900) for n in range(100, 2600)]
+    chat = [Record(n, n / 10, "NVRM: GPU2 RPC history") for n in range(2600, 5000)]
+    kept = relevant([early, switch, *storm, *chat])
+    assert len(kept) == 2000
+    assert [line.text for line in kept[:2]] == [early.text, switch.text]
+    assert max(len(line.text) for line in kept) == 500
+    assert not any("RPC history" in line.text for line in kept)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("pcieport 0000:15:01.0: AER: Correctable error message received from 0000:19:00.0", True),
+        ("nvidia 0000:19:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer", True),
+        ("mlx5_core 0000:5e:00.0: 252.056 Gb/s available PCIe bandwidth, limited by 32.0 GT/s PCIe x8 link", True),
+        ("EXT4-fs (sda1): mounted filesystem", False),
+        ("LAYERED: nothing about errors", False),
+    ],
+)
+def test_what_is_relevant(text: str, kept: bool) -> None:
+    """Lines about PCIe, AER and NVIDIA are kept, others are only counted."""
+    assert bool(relevant([Record(0, 0.0, text)])) is kept
