@@ -201,6 +201,7 @@ def test_stand_ins_name_themselves_or_are_declared(site_of: SiteOf) -> None:
 def test_node_names_are_safe(site_of: SiteOf) -> None:
     """A host name becomes letters, digits, dot, dash and underscore, 64 at most; a declared node gives its own."""
     assert node_name(None, "gpu 7/ä" + "x" * 100) == ("gpu-7--" + "x" * 100)[:64]
+    assert node_name(None, "../x") == "x"
     assert node_name(None, "") == "node"
     assert node_name(site_of("site: 1\nnodes: {node01: {}}\n"), "gpu7") == "node01"
 
@@ -213,6 +214,13 @@ def test_a_declared_node_that_did_not_answer_is_kept(site_of: SiteOf) -> None:
     assert inventory.problems == {"b": "the node did not answer"}
     with pytest.raises(InventoryError, match="found one of 'c'"):
         resolve(site, {"a": healthy(8), "c": healthy(8)}, profile=H200)
+
+
+def test_no_node_at_all_is_an_error(site_of: SiteOf) -> None:
+    """A run over nothing must not end as an empty certificate; a declared node is enough to be missed."""
+    with pytest.raises(InventoryError, match="expected at least one node"):
+        resolve(None, {}, profile=H200)
+    assert len(resolve(site_of("site: 1\nnodes: {a: {gpus: 8}}\n"), {}, profile=H200).parts("gpu")) == 8
 
 
 def test_two_undeclared_nodes_with_one_name_are_refused() -> None:
@@ -290,5 +298,5 @@ def test_what_the_site_file_says_against_the_profile_is_an_error(site_of: SiteOf
     assert "site.yaml line 5 $.exclude[0].clause: expected a clause of the profile l40s, found 'NVL-66'" in lines[0]
     assert "site.yaml line 3 $.nodes.a.nvlink: expected nvlink: none, found full: L40S (l40s) has no NVLink" in lines[1]
     everything = "".join(f"  - {{clause: {c.id}, reason: x}}\n" for c in H200.clauses)
-    with pytest.raises(InventoryError, match="expected a required clause to remain"):
+    with pytest.raises(InventoryError, match="expected a required clause of level 1 to remain"):
         choose_profile(site_of("site: 1\nexclude:\n" + everything), "h200-sxm", {})

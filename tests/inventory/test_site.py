@@ -84,6 +84,8 @@ def test_a_list_of_gpus_keeps_order_and_form(site_of: SiteOf) -> None:
         ("site: 1\nnodes: {a: {gpus: []}}\n", "$.nodes.a.gpus: expected something here, found nothing"),
         ("site: 1\nnodes: {a: {gpus: true}}\n", "$.nodes.a.gpus: expected a whole number or a list"),
         ("site: 1\nnodes: {a/b: {gpus: 1}}\n", "expected text of the form"),
+        ("site: 1\nnodes: {..: {gpus: 1}}\n", "expected text of the form"),
+        ('site: 1\nnodes: {"a\\n": {gpus: 1}}\n', "expected text of the form"),
         ("site: 1\nnodes:\n  a: {gpus: [{bdf: '1'}]}\n", "line 3 $.nodes.a.gpus[0].bdf: expected a PCI address"),
         ("site: 1\nnodes: {a: {gpus: [{module: 1}]}}\n", "expected exactly one of bdf, uuid, serial, found none"),
         ("site: 1\nnodes: {a: {gpus: [{uuid: a, serial: b}]}}\n", "found uuid and serial; keep one"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,14 @@ def test_a_missing_file_is_the_callers_error(tmp_path: Path) -> None:
     """The error has the class that the caller asked for and names the file."""
     with pytest.raises(InventoryError, match=r"nowhere\.yaml: expected a file to read, found No such file"):
         read_yaml(tmp_path / "nowhere.yaml", InventoryError)
+
+
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A pipe and a folder are refused, not read."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for path in (tmp_path / "pipe.yaml", tmp_path):
+        with pytest.raises(ProfileError, match="found something else"):
+            read_yaml(path, ProfileError)
 
 
 def test_paths_and_values_are_shown_safely() -> None:

@@ -112,6 +112,32 @@ def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
     assert len(set(digests)) == 3
 
 
+def test_line_breaks_are_layout(tmp_path: Path) -> None:
+    """A folded text says the same as one on a line, and has the same digest."""
+    plain = profiles.load(write(tmp_path, OWN))
+    folded = profiles.load(write(tmp_path, OWN.replace("title: Ours", "title: |\n  Ours\n")))
+    assert (folded.title, folded.sha256) == ("Ours", plain.sha256)
+
+
+def test_the_manuals_example_loads(tmp_path: Path) -> None:
+    """The profile that docs/profiles.md shows loads and changes what it says."""
+    manual = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text()
+    shown = profiles.load(write(tmp_path, manual.split("```yaml\n")[1].split("```")[0]))
+    copy = shown.clause("PCIE-5")
+    assert copy
+    assert str(copy.limit) == ">= 54 GB/s"
+
+
+def test_too_many_ancestors_are_an_error(tmp_path: Path) -> None:
+    """A chain of ten files is refused, each of eight may still have one."""
+    for at in range(12):
+        head = f'profile: p{at}\nversion: "1"\ntitle: P\n'
+        write(tmp_path, head + (f"extends: p{at - 1}.yaml\n" if at else "extends: base\n"), f"p{at}.yaml")
+    assert profiles.load(tmp_path / "p6.yaml").clauses
+    with pytest.raises(ProfileError, match="expected at most 8 ancestors"):
+        profiles.load(tmp_path / "p11.yaml")
+
+
 def test_notes_add_up(tmp_path: Path) -> None:
     """A child of a profile with notes keeps them before its own."""
     path = write(tmp_path, OWN.replace("h200-sxm", "b200") + "notes: [ours]\n")

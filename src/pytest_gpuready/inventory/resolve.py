@@ -62,7 +62,7 @@ def node_name(site: Site | None, hostname: str) -> str:
     """The name of the node that is called `hostname`: the site file's where it declares one node, else the host's."""
     if site and len(site.nodes) == 1:
         return site.nodes[0].name
-    return re.sub(r"[^A-Za-z0-9._-]", "-", hostname)[:64] or "node"
+    return re.sub(r"[^A-Za-z0-9._-]", "-", hostname).lstrip("._-")[:64] or "node"
 
 
 def resolve(
@@ -115,6 +115,8 @@ def applies(clause: Clause, node: Node) -> str:
 
 
 def _pairs(site: Site | None, docs: Mapping[str, NodeFound]) -> list[tuple[str, DeclaredNode | None, NodeFound | None]]:
+    if not docs and not (site and site.nodes):
+        raise InventoryError("nodes: expected at least one node, found none; ask one, or declare it in the site file")
     if site is None or not site.nodes:
         named = [(node_name(None, d.node_doc.hostname if d.node_doc else key), None, d) for key, d in docs.items()]
         names = [name for name, _, _ in named]

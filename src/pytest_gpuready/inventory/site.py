@@ -16,13 +16,14 @@ from msgspec import Meta
 from pytest_gpuready.errors import InventoryError
 from pytest_gpuready.inventory.found import bdf_of
 from pytest_gpuready.model import Profile
-from pytest_gpuready.parse.yaml_file import Path_, YamlFile, nearest, read_yaml, shown
+from pytest_gpuready.parse.yaml_file import Path_, YamlFile, nearest, one_line, read_yaml, shown
 from pytest_gpuready.parse.yaml_shape import shape_findings, to_struct
 
 Text = Annotated[str, Meta(max_length=400)]
 Filled = Annotated[str, Meta(min_length=1, max_length=400)]
-NodeName = Annotated[str, Meta(pattern="^[A-Za-z0-9._-]{1,64}$")]
+NodeName = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Variable = Annotated[str, Meta(pattern="^(NCCL|CUDA)_[A-Z0-9_]{1,80}$")]
+Setting = Annotated[str, Meta(max_length=200)]  # a node reports no more of a value
 Module = Annotated[int, Meta(ge=0, le=255)]
 Count = Annotated[int, Meta(ge=1, le=256)]
 
@@ -66,7 +67,7 @@ class SiteEntry(Entry, frozen=True, kw_only=True):
     level: Annotated[int, Meta(ge=1, le=4)] | None = None
     diagnostics: Literal["dcgm", "builtin", "both"] | None = None
     nodes: dict[NodeName, NodeEntry] = {}
-    environment: dict[Variable, Text] = {}
+    environment: dict[Variable, Setting] = {}
     exclude: list[ExcludeEntry] = []
     stand_in: Filled | None = None
 
@@ -149,16 +150,16 @@ def load_site(path: Path) -> Site:
     return Site(
         name=file.name,
         sha256=file.sha256,
-        provider=entry.provider,
-        customer=entry.customer,
-        agreement=entry.agreement,
+        provider=one_line(entry.provider),
+        customer=one_line(entry.customer),
+        agreement=one_line(entry.agreement),
         profile=entry.profile or "",
         level=entry.level or 0,
         diagnostics=entry.diagnostics or "",
         nodes=nodes,
         environment=dict(entry.environment),
-        exclude=tuple(Exclusion(clause=e.clause, reason=e.reason.strip()) for e in entry.exclude),
-        stand_in=(entry.stand_in or "").strip(),
+        exclude=tuple(Exclusion(clause=e.clause, reason=one_line(e.reason)) for e in entry.exclude),
+        stand_in=one_line(entry.stand_in or ""),
         file=file,
     )
 
@@ -178,8 +179,10 @@ def contradictions(site: Site, profile: Profile) -> tuple[str, ...]:
             says = f"expected nvlink: none, found full: {profile.title} ({profile.name}) has no NVLink; correct one"
             lines.append(site.wrong(("nodes", node.name, "nvlink"), says))
     out = {excluded.clause for excluded in site.exclude}
-    if out and not any(c.required and not c.not_applicable and c.id not in out for c in profile.clauses):
-        lines.append(site.wrong(("exclude",), "expected a required clause to remain, found all excluded; keep one"))
+    lowest = profile.up_to(min(clause.level for clause in profile.clauses))
+    if out and not any(c.required and not c.not_applicable and c.id not in out for c in lowest):
+        says = f"expected a required clause of level {lowest[0].level} to remain, found all excluded; keep one"
+        lines.append(site.wrong(("exclude",), says))
     return tuple(lines)
 
 

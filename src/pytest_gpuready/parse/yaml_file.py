@@ -100,6 +100,11 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 2] + ".."
 
 
+def one_line(text: str) -> str:
+    """Text without line breaks, tabs and double spaces, so that layout does not change what is said."""
+    return " ".join(text.split())
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """ " (did you mean 'ceiling'?)", or nothing where no known word is near."""
     near = difflib.get_close_matches(word[:80], list(known), n=1, cutoff=0.6)
@@ -114,10 +119,13 @@ def read_yaml(path: Path, error: type[GpuReadyError], *, name: str = "") -> Yaml
     """
     name = name or path.name
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for without end
+            raise error(f"{path}: expected a file to read, found something else; check the name")
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
-    except OSError as failed:
-        raise error(f"{path}: expected a file to read, found {failed.strerror}; check name and permissions") from failed
+    except (OSError, ValueError) as failed:
+        found = getattr(failed, "strerror", None) or failed
+        raise error(f"{path}: expected a file to read, found {found}; check name and permissions") from failed
     return load_yaml(raw, error, name=name, directory=path.parent)
 
 

@@ -113,7 +113,7 @@ class _Walk:
         elif isinstance(value, str):
             self._length(kind, value, path)
             pattern = getattr(kind, "pattern", None)
-            if pattern and not re.search(pattern, value):
+            if pattern and ("\n" in value or not re.search(pattern, value)):  # $ also matches before a line break
                 self.wrong(path, f"expected text of the form {pattern}, found {shown(value)}; correct it")
 
     def _length(self, kind: inspect.Type, value: str | list[object], path: Path_) -> None:

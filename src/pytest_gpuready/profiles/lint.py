@@ -36,6 +36,15 @@ def _head(merged: Merged) -> None:
         merged.head_finding(
             ("nvswitch",), "expected nvlink: true beside nvswitch: true, found nvlink: false; correct one"
         )
+    levels = [entry["level"] for entry in merged.clauses.values() if "level" in entry]
+    promised = [
+        entry["level"]
+        for entry in merged.clauses.values()
+        if "level" in entry and entry.get("required", True) and not entry.get("not_applicable", "")
+    ]
+    if levels and min(levels) not in promised:
+        says = f"expected a required clause at level {min(levels)}, found none; nothing would have to pass"
+        merged.head_finding(("clauses",), says)
     if not merged.clauses:
         merged.head_finding(("clauses",), "expected at least one clause, found none; add one, or say extends: base")
 
@@ -104,14 +113,15 @@ def _action(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
             clause, ("limit",), "expected an action beside a limit, found none; say what to do when it fails"
         )
     try:
-        names = [name for _, name, _, _ in string.Formatter().parse(action) if name is not None]
+        fields = [(name, spec, as_) for _, name, spec, as_ in string.Formatter().parse(action) if name is not None]
     except ValueError:
         merged.finding(clause, ("action",), f"expected braces in pairs, found {shown(action)}; correct it")
         return
-    for name in names:
-        if name not in PLACEHOLDERS:
+    for name, spec, conversion in fields:
+        if name not in PLACEHOLDERS or spec or conversion:
             known = ", ".join(f"{{{p}}}" for p in PLACEHOLDERS)
-            merged.finding(clause, ("action",), f"expected one of {known}, found {shown('{' + name + '}')}; correct it")
+            found = shown("{" + name + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}")
+            merged.finding(clause, ("action",), f"expected one of {known}, found {found}; correct it")
 
 
 def _limit(merged: Merged, clause: str, entry: dict[str, Any], metric: Metric | None) -> None:

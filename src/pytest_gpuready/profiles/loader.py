@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 
 from pytest_gpuready.errors import ProfileError
 from pytest_gpuready.model import Clause, Limit, Profile, Source
-from pytest_gpuready.parse.yaml_file import Finding, YamlFile, nearest, read_yaml, shown
+from pytest_gpuready.parse.yaml_file import Finding, YamlFile, nearest, one_line, read_yaml, shown
 from pytest_gpuready.parse.yaml_shape import to_struct
 from pytest_gpuready.profiles.entries import ClauseEntry, LimitEntry
 from pytest_gpuready.profiles.lint import lint
@@ -57,11 +57,18 @@ def for_pci_ids(ids: Collection[str]) -> Profile | None:
 
     None where no profile knows any of them, or where two know equally many: then nobody is known to be meant.
     """
-    counts = Counter({name: sum(pci_id in load(name).pci_ids for pci_id in ids) for name in names()}).most_common(2)
+    counts = Counter({name: sum(pci_id in _shipped_ids(name) for pci_id in ids) for name in names()}).most_common(2)
     best = [(name, count) for name, count in counts if count]
     if not best or (len(best) == 2 and best[0][1] == best[1][1]):
         return None
     return load(best[0][0])
+
+
+def _shipped_ids(name: str) -> Sequence[str]:
+    """Without loading the profile: one of many is asked for."""
+    data = _read_shipped(name).data
+    found = data.get("pci_ids", []) if isinstance(data, dict) else []
+    return found if isinstance(found, list) else []
 
 
 def _is_path(name: str) -> bool:
@@ -104,11 +111,12 @@ def _read_chain(leaf: YamlFile) -> list[YamlFile]:
         if not extends or not isinstance(extends, str):
             return chain
         parent = _read_shipped(extends) if not _is_path(extends) else _read_file(extends, chain[0].directory)
-        if _identity(parent) in seen or len(chain) > MAX_ANCESTORS:
-            found = chain[0].finding(
-                ("extends",), f"expected an ancestor that ends somewhere, found {shown(extends)} again"
-            )
+        if _identity(parent) in seen:
+            found = chain[0].finding(("extends",), f"expected ancestors that end, found {shown(extends)} again")
             raise ProfileError(f"{found}; break the circle")
+        if len(chain) > MAX_ANCESTORS:
+            found = chain[0].finding(("extends",), f"expected at most {MAX_ANCESTORS} ancestors, found more")
+            raise ProfileError(f"{found}; merge some")
         seen.add(_identity(parent))
         chain.insert(0, parent)
 
@@ -132,14 +140,14 @@ def _load(chain: list[YamlFile]) -> Profile:
         head = merged.head
         profile = Profile(
             name=head["profile"],
-            version=head["version"],
-            title=head["title"],
+            version=one_line(head["version"]),
+            title=one_line(head["title"]),
             pci_ids=tuple(head["pci_ids"]),
             clauses=clauses,
             nvlink=head["nvlink"],
             nvswitch=head["nvswitch"],
             sha256="",
-            notes=tuple(head["notes"]),
+            notes=tuple(one_line(note) for note in head["notes"]),
         )
     except (ValueError, msgspec.ValidationError) as failed:
         raise ProfileError(f"{merged.leaf.name}: expected a profile that fits together, found: {failed}") from failed
@@ -159,9 +167,9 @@ def _clause(name: str, plain: dict[str, Any]) -> Clause:
         hidden_in_vm=entry.hidden_in_vm,
         needs=(entry.needs,) if isinstance(entry.needs, str) else tuple(entry.needs),
         retest=entry.retest,
-        not_applicable=entry.not_applicable,
-        headline=entry.headline,
-        action=entry.action,
+        not_applicable=one_line(entry.not_applicable),
+        headline=one_line(entry.headline),
+        action=one_line(entry.action),
         context=tuple(entry.context),
         unit=entry.unit,
         limit=_limit(entry.limit) if isinstance(entry.limit, LimitEntry) else None,
@@ -176,7 +184,7 @@ def _limit(entry: LimitEntry) -> Limit:
     if isinstance(equals, float) and equals.is_integer():
         equals = int(equals)  # 18.0 and 18 are one promise and get one digest
     return Limit(
-        source=Source(kind=source.kind, cite=source.cite, date=source.date, sample=source.sample),
+        source=Source(kind=source.kind, cite=one_line(source.cite), date=source.date, sample=source.sample),
         unit=entry.unit,
         at_least=_number(entry.at_least),
         at_most=_number(entry.at_most),
@@ -184,7 +192,7 @@ def _limit(entry: LimitEntry) -> Limit:
         uniform=entry.uniform,
         marginal=_number(entry.marginal),
         ceiling=_number(entry.ceiling),
-        ceiling_reason=entry.ceiling_reason,
+        ceiling_reason=one_line(entry.ceiling_reason),
     )
 
 
