@@ -12,7 +12,7 @@ from pytest_gpuready.agent.driver_files import mapped_versions, module_version
 @pytest.mark.parametrize(
     ("banner", "version"),
     [
-        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version: 11.4.0", "550.54.15"),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  2024\nGCC version: 11.4.0", "550.54.15"),
         ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (a@b)", "580.159.04"),
         ("NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  570.86  Release Build", "570.86"),
     ],
