@@ -17,14 +17,16 @@ BENIGN: dict[str, str] = {
     "CUDA_CACHE_PATH": "where compiled kernels are kept",
     "CUDA_CACHE_MAXSIZE": "how many compiled kernels are kept",
     "NCCL_VERSION": "a label that container images carry; NCCL does not read it",
-    "NV_*": "package names that container images carry",
-    "NVIDIA_*": "settings of the container runtime; they choose devices, and missing devices show elsewhere",
 }
+READ_BY_NCCL_OR_CUDA = ("NCCL_", "CUDA_")
 LONGEST = 200
 
 
 def foreign(document: NodeDoc, allowed: Mapping[str, str]) -> list[str]:
-    """NAME=VALUE of every setting that is neither benign nor allowed by name and exact value; files are named."""
+    """NAME=VALUE of every setting that is neither benign nor allowed by name and exact value; files are named.
+
+    An nccl.conf may set variables of other libraries too: those steer neither NCCL nor CUDA and are left out.
+    """
     found = [
         f"{name}={value}"
         for name, value in sorted(document.environment.items())
@@ -33,7 +35,8 @@ def foreign(document: NodeDoc, allowed: Mapping[str, str]) -> list[str]:
     for file in document.nccl_conf:
         for setting in file.settings:
             name, _, value = setting.partition("=")
-            if not _benign(name) and not _allowed(name, value, allowed):
+            steers = name.startswith(READ_BY_NCCL_OR_CUDA)
+            if steers and not _benign(name) and not _allowed(name, value, allowed):
                 found.append(f"{setting} in {file.path}")
     return found
 
