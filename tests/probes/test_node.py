@@ -126,7 +126,7 @@ def test_sxids_are_the_switches_own() -> None:
 
 
 def test_foreign_settings_are_listed() -> None:
-    """Settings that bend a measurement are counted and shown with values; labels, paths and other libraries' are not."""
+    """Settings that bend measurements are counted and shown with values; labels, paths and other libraries' are not."""
     said = {"NCCL_ALGO": "Ring", "CUDA_HOME": "/usr/local/cuda", "NCCL_VERSION": "2.28.9", "CUDA_PKG_X": "1"}
     conf = [NcclConf(path="/etc/nccl.conf", settings=["NCCL_IB_HCA=mlx5_0", "NVSHMEM_X=(not shown)"])]
     answer = read(environment=said, nccl_conf=conf)["environment.foreign", "node01"]
