@@ -102,10 +102,10 @@ def rejected() -> Certificate:
             ("PCIE-9", "node01/gpu2"): "expected an answer of the agent, found none in 600 s; its process group ended",
             ("PCIE-16", "node01/gpu2"): "expected an answer of the agent, found none in 600 s; its process group ended",
         },
-        untested={
-            clause: "blocked by GPU-9 on node01 GPU 0, a gate of level 1"
-            for clause in ("PCIE-3", "PCIE-10", "PCIE-11", "PCIE-12", "PCIE-14", "PCIE-15")
-        },
+        untested=dict.fromkeys(
+            ("PCIE-3", "PCIE-10", "PCIE-11", "PCIE-12", "PCIE-14", "PCIE-15"),
+            "blocked by GPU-9 on node01 GPU 0, a gate of level 1",
+        ),
         unstable={("PCIE-6", "node01/gpu1"): [55.37, 48.2]},
         status="REJECTED",
         says="7 clauses failed, at 2 parts. Level 1 of 2 reached.",
@@ -124,7 +124,10 @@ def incomplete() -> Certificate:
         says="The run has not ended. Nothing on this page is a verdict yet.",
         finished=False,
         level_reached=1,
-        why=["the run has not ended", "PCIE-1 NOT TESTED on 2 parts from node01 GPU 0 on: no test of this run judged it"],
+        why=[
+            "the run has not ended",
+            "PCIE-1 NOT TESTED on 2 parts from node01 GPU 0 on: no test of this run judged it",
+        ],
         do_next=["pytest -m level2 --gpuready-out gpuready-out"],
     )
 
@@ -237,16 +240,26 @@ def hostile(text: str = NASTY) -> Certificate:
         return msgspec.structs.replace(entry, **said, parts=[part(p) for p in entry.parts])
 
     def gpu(entry: GpuEntry) -> GpuEntry:
-        fields = ("bdf", "pci_id", "name", "uuid", "serial", "module", "part_number", "vbios", "inforom", "nvlinks", "pcie")
+        fields = (
+            "bdf",
+            "pci_id",
+            "name",
+            "uuid",
+            "serial",
+            "module",
+            "part_number",
+            "vbios",
+            "inforom",
+            "nvlinks",
+            "pcie",
+        )
         return msgspec.structs.replace(entry, **dict.fromkeys(fields, text))
 
     def node(entry: NodeEntry) -> NodeEntry:
         fields = ("name", "system", "system_serial", "kernel", "boot_id", "driver", "cuda", "virtual")
         return msgspec.structs.replace(entry, **dict.fromkeys(fields, text), gpus=[gpu(g) for g in entry.gpus])
 
-    suites = [
-        msgspec.structs.replace(s, title=text, clauses=[clause(c) for c in s.clauses]) for s in base.suites
-    ]
+    suites = [msgspec.structs.replace(s, title=text, clauses=[clause(c) for c in s.clauses]) for s in base.suites]
     return msgspec.structs.replace(
         base,
         basis_note=text,
@@ -265,9 +278,7 @@ def hostile(text: str = NASTY) -> Certificate:
         suites=suites,
         environment={text: text},
         evidence=[
-            EvidenceEntry(
-                sha256=text, file=text, command=text, node=text, size_bytes=3, started=text, duration_s=0.1
-            )
+            EvidenceEntry(sha256=text, file=text, command=text, node=text, size_bytes=3, started=text, duration_s=0.1)
         ],
     )
 
@@ -374,7 +385,7 @@ def _certificate(
     ]
     digests = {entry.node: entry.sha256 for entry in files}
 
-    def entry(clause: Clause, part: str, label: str, index: int) -> PartEntry:
+    def entry(clause: Clause, part: str, label: str, index: int) -> PartEntry:  # noqa: PLR0911 - one per outcome
         key = (clause.id, part)
         node = label.partition(" ")[0]
         common: dict[str, Any] = {"part": part, "label": label, "evidence": [digests[node]]}
@@ -420,7 +431,7 @@ def _certificate(
         return PartEntry(
             **common,
             outcome="FAIL",
-            line=f"{clause.id} {clause.metric}: expected {clause.limit} ({clause.limit.source if clause.limit else ''}), "
+            line=f"{clause.id} {clause.metric}: expected {clause.limit} ({clause.limit and clause.limit.source}), "
             f"found {show(value, clause.unit)} in 58 samples under load on {label}; {action}",
             action=action,
             neighbours=_neighbours(nodes, profile.clauses, clause, node, values),

@@ -111,11 +111,14 @@ def also_failing(finding: Finding, others: list[Finding]) -> list[str]:
 
 
 def closest(certificate: Certificate) -> tuple[ClauseEntry, PartEntry] | None:
-    """The passing number nearest to its limit, in percent of the limit; a limit that is also the ceiling has no room
-    above it and says nothing about closeness."""
+    """The passing number nearest to its limit, in percent of the limit.
+
+    A part that shows exactly what is promised (16 lanes of 16) is not close to it: such counts are left out.
+    """
     best: tuple[float, ClauseEntry, PartEntry] | None = None
     for clause, part in cells(certificate):
-        tight = clause.ceiling is not None and clause.ceiling in (clause.at_least, clause.at_most)
+        tight = clause.ceiling in (clause.at_least, clause.at_most) or part.value in (clause.at_least, clause.at_most)
+        tight = tight and part.outcome == "PASS"
         if part.outcome not in ("PASS", "MARGINAL") or part.margin_percent is None or number(part.value) is None:
             continue
         if not tight and (best is None or part.margin_percent < best[0]):

@@ -6,6 +6,7 @@ escaped by Jinja's autoescape; figures are built with the same escaping in `plot
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,7 +162,9 @@ def _finalize(value: Any) -> Any:
     return words.clean(value, 4000) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+@functools.cache
 def _environment() -> Environment:
+    """Templates, compiled once per process; filters are the typography of `words`."""
     env = Environment(
         loader=PackageLoader("pytest_gpuready.certificate", "templates"),
         autoescape=True,

@@ -138,14 +138,14 @@ class Triad:
 
 
 def triad(certificate: Certificate, all_findings: list[Finding], many: bool) -> Triad | None:
-    """Which part, why, what to do next: from the worst finding. None where nothing failed."""
-    if not all_findings or all_findings[0].outcome != "FAIL":
+    """Which part, why, what to do next: from the worst finding. None on a page that is not rejected."""
+    if certificate.status != "REJECTED" or not all_findings or all_findings[0].outcome != "FAIL":
         return None
     worst = all_findings[0]
     gpu = gpu_of(certificate, worst.worst.part)
     name = words.parts_text(worst.parts, many, 4)
     if len(worst.parts) == 1:
-        name += f", module{NBSP}{gpu.module}" if gpu and gpu.module else ""
+        name += f", module{NBSP}{words.clean(gpu.module, 20)}" if gpu and gpu.module else ""
         notes = (
             [text for text in (gpu.bdf, f"serial {gpu.serial}" if gpu.serial else "", gpu.uuid) if text] if gpu else []
         )
@@ -201,8 +201,11 @@ def fail_text(finding: Finding) -> str:
     value = words.with_unit(words.value_text(clause, worst, 80), clause.unit)
     if not words.value_text(clause, worst):
         return words.clean(name_of(clause), 90)
-    limit = "the same on all GPUs" if clause.uniform else words.limit_text(clause)
-    return f"{words.clean(name_of(clause), 90)}: {value}, limit {limit}"
+    name = words.clean(name_of(clause), 90)
+    if words.bound_of(clause) is None:
+        expected = "the same on all GPUs" if clause.uniform else words.limit_text(clause)
+        return f"{name}: {value}, expected {expected}"
+    return f"{name}: {value}, limit {words.limit_text(clause)}"
 
 
 def finding_title(finding: Finding, many: bool) -> str:

@@ -78,7 +78,7 @@ def bullet(clause: ClauseEntry, many: bool) -> Markup:
 
 
 def boxes(parts: Sequence[PartEntry], many: bool) -> Markup:
-    """One square per part with its glyph, up to 18 in a row; the word stands in the tooltip and in the sentence."""
+    """One square per part with its glyph, up to 18 in a row; the sentence has the words, tooltips where they differ."""
     if len(parts) > BOXES_AT_MOST or not parts:
         return Markup("")
     columns = 8 if len(parts) <= 8 else 12 if len(parts) <= 24 else 18
@@ -86,23 +86,21 @@ def boxes(parts: Sequence[PartEntry], many: bool) -> Markup:
     side, tall = pitch - 4.2 if columns == 8 else pitch - 2.2, 15.0 if columns == 8 else pitch - 2.2
     glyph = min(11.0, side - 1.5)
     rows = (len(parts) + columns - 1) // columns
-    marks = Markup("")
+    frames: dict[str, str] = {}
+    glyphs = Markup("")
+    alike = len({part.outcome for part in parts}) == 1
     for place, part in enumerate(parts):
         word = WORDS[part.outcome]
         left, top = (place % columns) * pitch + 0.6, (place // columns) * (tall + 2.4) + (3.6 if rows == 1 else 0.8)
         frame = "box-fail" if part.outcome == "FAIL" else "box-open" if part.outcome in words.OPEN else "box"
-        marks += _shape(
-            '<g class="{}i"><title>{}: {}</title>', word.css, words.part_text(part.part, many), part.outcome
-        )
-        marks += _shape('<rect x="{}" y="{}" width="{}" height="{}" class="{}"/>', left, top, side, tall, frame)
-        marks += _shape(
-            '<use href="#{}" x="{}" y="{}" width="{}" height="{}"/></g>',
-            word.glyph,
-            left + (side - glyph) / 2,
-            top + (tall - glyph) / 2,
-            glyph,
-            glyph,
-        )
+        frames[frame] = frames.get(frame, "") + f"M{left:.1f} {top:.1f}h{side:.1f}v{tall:.1f}h-{side:.1f}z"
+        x, y = left + (side - glyph) / 2, top + (tall - glyph) / 2
+        use = '<use href="#{}" x="{}" y="{}" width="{}" height="{}" class="{}i">'
+        glyphs += _shape(use, word.glyph, x, y, glyph, glyph, word.css)
+        if not alike:
+            glyphs += _shape("<title>{}: {}</title>", words.part_text(part.part, many), part.outcome)
+        glyphs += Markup("</use>")
+    marks = Markup("").join(_shape('<path d="{}" class="{}"/>', path, css) for css, path in frames.items()) + glyphs
     height = 22.0 if rows == 1 else rows * (tall + 2.4) + 0.6
     return _figure(200, height, counts_sentence(parts, many), marks, LEFT)
 

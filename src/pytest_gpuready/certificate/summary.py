@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from pytest_gpuready.certificate import page, words
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
-from pytest_gpuready.certificate.findings import Finding, also_failing, by_outcome, closest, findings
+from pytest_gpuready.certificate.findings import Finding, by_outcome, closest, findings, led
 from pytest_gpuready.certificate.tables import ids_text
 from pytest_gpuready.model.units import show
 
@@ -90,14 +90,12 @@ def _rejected(certificate: Certificate, found: list[Finding], many: bool) -> lis
     worst = failed[0]
     where = page.where_text(certificate, worst.worst).replace(" \u00b7 ", " ")
     more = len(worst.parts) - 1
-    also = also_failing(worst, found)
-    why = f"{worst.clause.id} {_fail_text(worst.clause, worst.worst)}"
     lines = [("part", where + (f" and {more} more" if more else ""))]
-    lines.append(("why", why + (f"; also {', '.join(also[:6])}" if also else "")))
-    for finding in failed[1:FINDINGS_AT_MOST]:
-        if finding.clause.id not in also:
-            said = f"{finding.clause.id} {words.parts_text(finding.parts, many, 4)}"
-            lines.append(("", f"{said}: {_fail_text(finding.clause, finding.worst)}"))
+    for place, (finding, followers) in enumerate(led(failed)[:FINDINGS_AT_MOST]):
+        also = ids_text([follower.clause.id for follower in followers])
+        who = "" if place == 0 else f" {words.parts_text(finding.parts, many, 4)}:"
+        said = f"{finding.clause.id}{who} {_fail_text(finding.clause, finding.worst)}"
+        lines.append(("" if place else "why", said + (f"; also {also}" if also else "")))
     lines.append(("do next", worst.worst.action or "read the finding on the page"))
     lines += [("", line) for line in certificate.do_next if line.startswith("pytest")][:1]
     return lines
@@ -113,9 +111,11 @@ def _fail_text(clause: ClauseEntry, part: PartEntry) -> str:
 
 def _clauses(certificate: Certificate) -> str:
     counts = certificate.counts
-    said = ", ".join(f"{counts.outcomes[o]} {o}" for o in words.WORST_FIRST if counts.outcomes.get(o))
+    said = ", ".join(
+        f"{counts.outcomes[o]} {o}".replace(" ", words.NBSP) for o in words.WORST_FIRST if counts.outcomes.get(o)
+    )
     missing = sum(counts.outcomes.get(outcome, 0) for outcome in words.OPEN)
-    tail = f"; {missing} without verdict" if missing else "; none missing"
+    tail = f"; {missing}{words.NBSP}without verdict" if missing else "; none missing"
     return f"{counts.clauses} on {counts.cells} parts: {said or 'nothing'}{tail}"
 
 
@@ -154,17 +154,22 @@ def _wrapped(lines: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
     for label, text in lines:
         said = _ascii(text)
         if label == "page":
-            out.append((label, said))
+            out.append((label, said.replace(words.NBSP, " ")))
             continue
         pieces = textwrap.wrap(said, room, max_lines=3, placeholder=" ...", break_on_hyphens=False) or [""]
-        out += [(label if place == 0 else "", piece) for place, piece in enumerate(pieces)]
+        out += [(label if place == 0 else "", piece.replace(words.NBSP, " ")) for place, piece in enumerate(pieces)]
     return out
 
 
 def _ascii(text: str) -> str:
-    for sign, into in ((words.NBSP, " "), (words.NNBSP, " "), (words.MINUS, "-"), ("\u00d7", "x"), (words.DASH, "-")):
+    """Printable ASCII, apart from no-break spaces: they keep a number with its word until the line is broken."""
+    for sign, into in ((words.NNBSP, words.NBSP), (words.MINUS, "-"), (words.TIMES, "x"), (words.DASH, "-")):
         text = text.replace(sign, into)
-    return words.plain(text, 1200)
+    return words.NBSP.join(words.plain(piece, 1200) for piece in text.split(words.NBSP))
+
+
+def _flat(text: str, bound: int) -> str:
+    return _ascii(text).replace(words.NBSP, " ")[:bound]
 
 
 def finding_block(part: PartEntry, clause: ClauseEntry) -> list[str]:
@@ -174,13 +179,13 @@ def finding_block(part: PartEntry, clause: ClauseEntry) -> list[str]:
     """
     lines = _neighbour_table(part)
     if part.repeats:
-        runs = ", ".join(_ascii(str(value)) for value in [part.value, *part.repeats])
+        runs = ", ".join(_flat(str(value), 40) for value in [part.value, *part.repeats])
         lines += _labelled("runs", f"{runs}{f' {clause.unit}' if clause.unit else ''}")
     if part.log:
         lines.append("kernel log")
         for line in part.log[-LOG_AT_MOST:]:
             lines += textwrap.wrap(
-                _ascii(line)[:400], 100, initial_indent="  ", subsequent_indent=" " * 17, break_on_hyphens=False
+                _flat(line, 400), 100, initial_indent="  ", subsequent_indent=" " * 17, break_on_hyphens=False
             )
     if part.watch and part.watch.facts:
         lines += _labelled("watch", ", ".join(f"{name} {text}" for name, text in part.watch.facts.items()))
@@ -190,7 +195,7 @@ def finding_block(part: PartEntry, clause: ClauseEntry) -> list[str]:
 
 
 def _labelled(label: str, text: str) -> list[str]:
-    return textwrap.wrap(_ascii(text)[:600], 100, initial_indent=f"{label:<{LABEL}}", subsequent_indent=" " * LABEL)
+    return textwrap.wrap(_flat(text, 600), 100, initial_indent=f"{label:<{LABEL}}", subsequent_indent=" " * LABEL)
 
 
 def _neighbour_table(part: PartEntry) -> list[str]:
@@ -201,7 +206,7 @@ def _neighbour_table(part: PartEntry) -> list[str]:
     near = sorted(range(len(names)), key=lambda place: (abs(place - here), place))[: NEIGHBOURS_AT_MOST + 1]
     shown = [names[place] for place in sorted(near)]
     heads = [_head(name, marked=name == part.part) for name in shown]
-    rows = {metric: [_ascii(row.get(name, "-"))[:24] for name in shown] for metric, row in part.neighbours.items()}
+    rows = {metric: [_flat(row.get(name, "-"), 24) for name in shown] for metric, row in part.neighbours.items()}
     first = min(max(len(metric) for metric in rows) + 4, 28)
     widths = [max(len(heads[i]), *(len(row[i]) for row in rows.values())) + 2 for i in range(len(shown))]
     while first + sum(widths) > 100 and len(widths) > 1:
@@ -211,7 +216,7 @@ def _neighbour_table(part: PartEntry) -> list[str]:
             column.pop(drop)
     lines = [" " * first + "".join(f"{head:>{w}}" for head, w in zip(heads, widths, strict=True))]
     for metric, row in rows.items():
-        label = "  " + _ascii(metric)[: first - 3]
+        label = "  " + _flat(metric, first - 3)
         lines.append(f"{label:<{first}}" + "".join(f"{text:>{w}}" for text, w in zip(row, widths, strict=True)))
     return lines
 
@@ -224,5 +229,5 @@ def _farthest(shown: list[str], part: str) -> int:
 
 def _head(name: str, *, marked: bool) -> str:
     _, index = words.split_part(name)
-    text = f"GPU{index}" if index >= 0 else _ascii(name)[:12]
+    text = f"GPU{index}" if index >= 0 else _flat(name, 12)
     return f">{text}<" if marked else text

@@ -90,6 +90,9 @@ def _measured(clause: ClauseEntry, worst: PartEntry | None, figure: str, many: b
         as_promised = clause.equals is not None and worst.value == clause.equals and worst.outcome == "PASS"
         whole = f"{len(parts)} of {len(parts)}"
         return (whole, "", "") if as_promised else (value, unit, f"on {whole}")
+    if words.number(worst.value) is None and worst.outcome == "FAIL":
+        inside = sum(part.outcome in ("PASS", "MARGINAL") for part in parts)
+        return f"{inside} of {len(parts)}", "", f"{who}: {value}"
     if figure == "bullet":
         return value, unit, f"worst: {who}"
     found = [number for _, number in words.numbers(clause)]
@@ -118,10 +121,15 @@ def ids_text(ids: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """A table of clauses by parts, at most COLUMNS parts wide."""
+    """A table of clauses by parts, at most COLUMNS parts wide.
+
+    `alike` are the clauses that end in one word with one value on all parts of this very table, by outcome: they
+    need a line, not a row. (outcome, rows) pairs.
+    """
 
     parts: tuple[str, ...]
     rows: tuple[tuple[Row, tuple[PartEntry, ...]], ...]
+    alike: tuple[tuple[str, tuple[tuple[Row, PartEntry], ...]], ...]
 
 
 def matrices(rows: list[Row]) -> list[Matrix]:
@@ -130,13 +138,24 @@ def matrices(rows: list[Row]) -> list[Matrix]:
     for one in rows:
         if not one.same and one.count > 1:
             groups.setdefault(tuple(part.part for part in one.clause.parts), []).append(one)
-    tables = []
-    for names, members in groups.items():
-        for first in range(0, len(names), COLUMNS):
-            stretch = slice(first, first + COLUMNS)
-            inside = tuple((one, tuple(one.clause.parts[stretch])) for one in members)
-            tables.append(Matrix(parts=names[stretch], rows=inside))
-    return tables
+    return [
+        _matrix(names, members, slice(first, first + COLUMNS))
+        for names, members in groups.items()
+        for first in range(0, len(names), COLUMNS)
+    ]
+
+
+def _matrix(names: tuple[str, ...], members: list[Row], stretch: slice) -> Matrix:
+    full: list[tuple[Row, tuple[PartEntry, ...]]] = []
+    alike: dict[str, list[tuple[Row, PartEntry]]] = {}
+    for one in members:
+        parts = tuple(one.clause.parts[stretch])
+        if len(parts) > 1 and one.figure != "strip" and len({(p.outcome, p.shown, p.reason) for p in parts}) == 1:
+            alike.setdefault(parts[0].outcome, []).append((one, parts[0]))
+        else:
+            full.append((one, parts))
+    folded = tuple((outcome, tuple(found)) for outcome, found in alike.items())
+    return Matrix(parts=names[stretch], rows=tuple(full), alike=folded)
 
 
 def suite_counts(suite: SuiteEntry) -> list[tuple[str, int]]:
