@@ -42,7 +42,7 @@ def theirs(path: Path, case: str) -> float:
 
 def main(folder: Path) -> None:
     """Print the table and write comparison.json."""
-    rounds = sorted(int(p.stem.split("-")[1]) for p in folder.glob("copies-*.json"))
+    rounds = sorted(int(p.stem.split("-")[1]) for p in folder.glob("copies-[0-9]*.json"))
     table: dict[str, Any] = {}
     print(f"{'GB/s':14}  {'ours':>24}  {'nvbandwidth':>24}  {'medians':>15}  ratio")
     for row, (case, kind, way) in ROWS.items():

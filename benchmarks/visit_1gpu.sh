@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One visit to a machine with one GPU, in one command: environment, raw documents of the agent, copies against
+# One visit to a machine with one GPU (or a few), in one command: environment, raw documents of the agent, copies against
 # nvbandwidth in turns, `make accept`, time of level 1, tests on the GPU. Changes no setting of the GPU.
 #
 #   OUT=results NVBANDWIDTH=/path/to/nvbandwidth WHEELS=/path/to/wheels bash benchmarks/visit_1gpu.sh
@@ -67,6 +67,14 @@ nvidias() {
 for n in $(seq "$ROUNDS"); do # who goes first changes, so that warming up favours nobody
     if [ $((n % 2)) = 1 ]; then mine "$n"; nvidias "$n"; else nvidias "$n"; mine "$n"; fi
 done
+ALL=$(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader | tr 'A-Z' 'a-z' | sed 's/^0000\(....:\)/\1/')
+if [ "$(echo "$ALL" | wc -l)" -gt 1 ]; then
+    # shellcheck disable=SC2086  # one word per GPU is meant
+    seconds "agent copies-together" "$PY" -m pytest_gpuready.agent copies-together $ALL >"$OUT/copies-together.json"
+    cut -c1-300 "$OUT/copies-together.json"
+    [ -x "${NVBANDWIDTH:-}" ] && "$NVBANDWIDTH" -j -t host_to_all_memcpy_ce >"$OUT/nvbandwidth-all.json"
+    grep -A 12 bandwidth_matrix "$OUT/nvbandwidth-all.json"
+fi
 if [ -x "${NVBANDWIDTH:-}" ]; then "$PY" benchmarks/copies_against_nvbandwidth.py "$OUT" 2>&1 | tee "$OUT/comparison.txt"; else left_out="$left_out; comparison (no NVBANDWIDTH)"; fi
 
 if [ "$ACCEPT" = 1 ]; then

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -320,3 +322,20 @@ def test_together_needs_two():
     assert TogetherProbe().scopes(alone) == ()
     command = TogetherProbe().command(node(), node().part)
     assert command.argv[-3:] == ("copies-together", BDF, "0000:2a:00.0")
+
+
+def test_a_document_recorded_on_an_h200_reads():
+    """A recorded document of a healthy H200 in a VM: its numbers, and HIDDEN for what the machine hides."""
+    stdout = (Path(__file__).parents[1] / "data/copies/h200-1gpu/stdout.json").read_text()
+    recorded = result(stdout)
+    argv = (*recorded.command.argv[:-1], "0000:00:06.0")
+    recorded = dataclasses.replace(recorded, command=dataclasses.replace(recorded.command, argv=argv))
+    answers = read(recorded, virtual="a hypervisor (CPU flag)")
+    hidden = {name for name, answer in answers.items() if isinstance(answer, Problem)}
+    assert hidden == {"pcie.path.bandwidth", "pcie.aer.correctable", "pcie.aer.uncorrectable"}
+    assert all(answers[name].kind is ProblemKind.HIDDEN for name in hidden)
+    assert (answers["pcie.link.generation"].value, answers["pcie.link.width"].value) == (5, 16)
+    assert round(answers["pcie.h2d.bandwidth"].value, 2) == 54.32
+    assert round(answers["pcie.d2h.bandwidth"].value, 2) == 55.32
+    assert answers["pcie.errors.nak"].value == 0
+    assert answers["pcie.link.width"].watch.alarm == ""
