@@ -6,13 +6,15 @@ there the run is a real one, whatever comes out of it.
 
 from __future__ import annotations
 
+import argparse
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 SITE = "site.yaml"
+_PLAIN = ("-o", "addopts=", "-p", "no:cacheprovider")
 _REPLAY = "REPLAY: this machine has no NVIDIA GPU; a recorded node was judged instead. This certifies NO HARDWARE."
 
 
@@ -30,6 +32,24 @@ def traces(root: Path = Path("/")) -> list[str]:
     return found
 
 
+def _run(command: list[str]) -> int:
+    """Run pytest in a process of its own and wait for it; Ctrl-C reaches it too, and it ends with a certificate."""
+    with subprocess.Popen(command) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue
+
+
+def _out(arguments: Sequence[str]) -> str:
+    """Where the run writes to: the last `--gpuready-out` among pytest's arguments, or the default."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--gpuready-out", default="gpuready-out")
+    out: str = parser.parse_known_args(list(arguments))[0].gpuready_out
+    return out
+
+
 def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
     """Run the suites as a person would; returns pytest's exit code."""
     hardware = traces(root)
@@ -39,25 +59,12 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
         print(f"INCOMPLETE: expected to accept this machine, found a replay asked for while {hardware[0]} is here")
         return 20
     print(f"gpuready: accepting this machine, found {hardware[0]}" if hardware else _REPLAY, flush=True)
-    code = int(
-        pytest.main(
-            [
-                "--pyargs",
-                "pytest_gpuready.suites",
-                "-m",
-                "level2",
-                "-o",
-                "addopts=",
-                "-p",
-                "no:cacheprovider",
-                *replay,
-                *site,
-                *arguments,
-            ]
-        )
-    )
-    page = Path("gpuready-out/certificate.html").resolve()
-    print(f"certificate: {page}" if page.exists() else f"no certificate was written to {page.parent}", flush=True)
+    started = time.time() - 1  # file systems round times
+    command = [sys.executable, "-m", "pytest", "--pyargs", "pytest_gpuready.suites", "-m", "level2", *_PLAIN]
+    code = _run([*command, *replay, *site, *arguments])
+    page = Path(_out(arguments), "certificate.html").resolve()
+    written = page.is_file() and page.stat().st_mtime >= started
+    print(f"certificate: {page}" if written else f"no certificate was written to {page.parent}", flush=True)
     if not hardware:
         print(_REPLAY, flush=True)
     return code

@@ -70,8 +70,9 @@ class Acceptance:
             GpuReadyError: a file is wrong, the node is leased to another run, or the directory cannot be used.
         """
         self.settings = settings
-        self.site: Site | None = load_site(settings.site) if settings.site else None
         transport = self._transport()
+        declared = settings.site or (transport.site if isinstance(transport, Replay) else None)
+        self.site: Site | None = load_site(declared) if declared else None
         name = self._node_name(transport)
         local = not isinstance(transport, Replay) and not settings.joined
         self._lease = Lease(default_path(), node=name, out=settings.out) if local else None
@@ -172,7 +173,7 @@ class Acceptance:
             if settings.record:
                 raise InventoryError("expected --gpuready-replay or --gpuready-record, found both; record a real node")
             return Replay(DEMO if settings.replay == "demo" else Path(settings.replay))
-        return Recording(Local(), settings.record) if settings.record else Local()
+        return Recording(Local(), settings.record, site=settings.site) if settings.record else Local()
 
     def _node_name(self, transport: Transport) -> str:
         if isinstance(transport, Replay):

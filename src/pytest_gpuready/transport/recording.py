@@ -20,6 +20,7 @@ from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import Transport
 
 FORMAT = 1
+SITE = "site.yaml"
 
 
 class RecordingMeta(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -36,9 +37,10 @@ class RecordingMeta(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fr
 class Recording:
     """Passes commands on to a transport and keeps every result under a directory."""
 
-    def __init__(self, inner: Transport, directory: Path) -> None:
+    def __init__(self, inner: Transport, directory: Path, *, site: Path | None = None) -> None:
         self._inner = inner
         self._directory = directory
+        self._site = site
         self._lock = threading.Lock()
 
     def run(self, command: Command) -> CommandResult:
@@ -46,6 +48,8 @@ class Recording:
         result = self._inner.run(command)
         with self._lock:
             append(self._directory, [result])
+            if self._site and not (self._directory / SITE).exists():
+                write_atomically(self._directory / SITE, self._site.read_bytes())
         return result
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.transport.recording import RecordingMeta, read_meta, read_results
+from pytest_gpuready.transport.recording import SITE, RecordingMeta, read_meta, read_results
 
 DEMO = Path(__file__).parent.parent / "recordings" / "demo"
 
@@ -24,6 +24,8 @@ class Replay:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.meta: RecordingMeta = read_meta(directory)
+        self.site = directory / SITE if (directory / SITE).is_file() else None
+        """The site file that was in force when the node was recorded."""
         self._results: dict[tuple[str, tuple[str, ...]], list[CommandResult]] = defaultdict(list)
         for result in read_results(directory):
             self._results[result.command.node, result.command.argv].append(result)

@@ -1,0 +1,102 @@
+"""The shape of the house: imports go downwards only, and the agent carries nothing that it does not need."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src" / "pytest_gpuready"
+
+# Upper rooms first. A module may import from its own room and from rooms below it.
+ROOMS = (
+    ("accept",),
+    ("plugin",),
+    ("driving", "fixtures", "hookspecs"),
+    ("acceptance",),
+    ("certificate",),
+    ("campaign",),
+    ("probes",),
+    ("inventory",),
+    ("faults",),
+    ("profiles",),
+    ("judge",),
+    ("transport",),
+    ("parse",),
+    ("agent",),
+    ("model",),
+    ("errors", "files", "version"),
+)
+RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
+AGENT_MAY_IMPORT = {"agent", "model", "errors"}
+
+
+def modules() -> list[Path]:
+    return [p for p in sorted(SRC.rglob("*.py")) if "suites" not in p.parts and p != SRC / "__init__.py"]
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SRC).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """Rooms of the package that a module imports when it runs; what stands under TYPE_CHECKING is no import."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if node in typing_only:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pytest_gpuready"):
+            names |= (
+                {node.module} if node.module != "pytest_gpuready" else {f"{node.module}.{a.name}" for a in node.names}
+            )
+        if isinstance(node, ast.Import):
+            names |= {a.name for a in node.names if a.name.startswith("pytest_gpuready")}
+    return {name.split(".")[1] for name in names if "." in name} - {"__version__"}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SRC)))
+def test_imports_go_downwards(path: Path) -> None:
+    """No module imports from a room above its own."""
+    room = room_of(path)
+    assert room in RANK, f"{room} has no place in the house: add it to ROOMS"
+    upward = {other for other in imported_rooms(path) if RANK[other] < RANK[room]}
+    assert not upward, f"{path.relative_to(SRC)} imports upwards: {sorted(upward)}"
+
+
+@pytest.mark.parametrize("path", [p for p in modules() if room_of(p) == "agent"], ids=lambda p: p.name)
+def test_the_agent_stands_alone(path: Path) -> None:
+    """The agent imports the model and the errors only: that is all a node needs."""
+    assert imported_rooms(path) <= AGENT_MAY_IMPORT
+
+
+def test_the_pytest_process_never_loads_cuda_or_nvml() -> None:
+    """Importing everything that runs in the pytest process loads neither pynvml nor a CUDA package."""
+    script = (
+        "import sys, pytest_gpuready.driving, pytest_gpuready.plugin, pytest_gpuready.accept\n"
+        "print([m for m in sys.modules if m.split('.')[0] in ('pynvml', 'cuda', 'cupy', 'torch')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_plugin_is_light() -> None:
+    """Loading the plug-in loads nothing of the package but itself, its fixtures and its hook specifications."""
+    script = (
+        "import sys, pytest_gpuready.plugin\n"
+        "print(sorted(m for m in sys.modules if m.startswith('pytest_gpuready.')))\n"
+        "print([m for m in ('msgspec', 'jinja2', 'yaml') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    loaded, others = done.stdout.splitlines()
+    assert loaded == "['pytest_gpuready.fixtures', 'pytest_gpuready.hookspecs', 'pytest_gpuready.plugin']"
+    assert others == "[]"
