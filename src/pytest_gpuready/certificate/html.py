@@ -72,6 +72,7 @@ def render(certificate: Certificate) -> str:
         "watched": watched,
         "untested": [f for o in (*words.OPEN, "NOT APPLICABLE") for f in _folded(certificate, o)],
         "environment": [*certificate.environment.items(), ("Made by", certificate.product)],
+        "keep": page.node_names(certificate),
         "where": lambda part: page.where_text(certificate, part),
         "watch_figure": _WatchFigures(certificate, many),
     }

@@ -5,6 +5,7 @@ No HTML in here and no decisions about verdicts: the outcome of every cell is th
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pytest_gpuready.certificate import findings as found
@@ -157,6 +158,7 @@ def triad(certificate: Certificate, all_findings: list[Finding], many: bool) -> 
     why_notes = [f"{worst.clause.id}: {worst.clause.sentence}"]
     if others:
         why_notes.append(f"The same part also fails {words.listed(others, 5)}; probably one cause.")
+    names = node_names(certificate)
     action, rest = first_step(worst.worst.action or "read the finding below")
     todo = [rest] if rest else []
     todo += [line for line in certificate.do_next if line.strip() and line != worst.worst.action][:2]
@@ -166,7 +168,7 @@ def triad(certificate: Certificate, all_findings: list[Finding], many: bool) -> 
         why=fail_text(worst),
         why_notes=tuple(why_notes),
         action=action,
-        action_notes=tuple(sentence(line) for line in todo),
+        action_notes=tuple(sentence(line, names) for line in todo),
     )
 
 
@@ -179,16 +181,24 @@ def first_step(action: str) -> tuple[str, str]:
     return sentence(words.clean(action, 200)).rstrip("."), ""
 
 
-def sentence(text: str) -> str:
-    """A line as a sentence: first letter large, full stop at the end; a command stays as it is typed."""
+def sentence(text: str, keep: Collection[str] = ()) -> str:
+    """A line as a sentence: first letter large, full stop at the end; a command stays as it is typed.
+
+    `keep` are names (of nodes) that are never changed.
+    """
     text = text.strip()
     if not text:
         return ""
     word = text.split()[0]
     if word in COMMANDS:
         return text
-    text = text[0].upper() + text[1:]
+    if word.rstrip(":,;") not in keep:
+        text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def node_names(certificate: Certificate) -> frozenset[str]:
+    return frozenset(node.name for node in certificate.nodes)
 
 
 def name_of(clause: ClauseEntry) -> str:
@@ -304,6 +314,7 @@ class Uncovered:
 def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
     """Everything a reader could take for tested and that is not, or is only just."""
     excluded = {entry.clause for entry in certificate.exclusions}
+    names = node_names(certificate)
     groups: list[Uncovered] = []
 
     def add(title: str, entries: list[tuple[str, str, str]]) -> None:
@@ -317,7 +328,7 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
             ids = [c for c in finding.clause_ids if c not in skip]
             if ids:
                 who = f" on {words.parts_text(finding.parts, many, 4)}" if outcome not in ("NOT TESTED",) else ""
-                entries.append((outcome, ids_text(ids) + who, sentence(finding.reason)))
+                entries.append((outcome, ids_text(ids) + who, sentence(finding.reason, names)))
         return entries
 
     if not certificate.finished:
@@ -335,7 +346,7 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
         add("Not asked for", [("", f"{above} not asked for.", "This page says nothing about them.")])
     add(
         "Excluded, with reason",
-        [("", e.clause, sentence(e.reason or "no reason given")) for e in certificate.exclusions],
+        [("", e.clause, sentence(e.reason or "no reason given", names)) for e in certificate.exclusions],
     )
     add("Waived", folded("WAIVED"))
     marginal = [
@@ -346,7 +357,7 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
     add("Observed without a limit", [("", ids, text or "No promise, no pass.") for ids, text in _observed(certificate)])
     applicable = [("", ids, text) for _, ids, text in _not_applicable(certificate, excluded)]
     add("Not applicable", applicable)
-    add("Assumed", [("", "", sentence(text)) for text in certificate.assumptions])
+    add("Assumed", [("", "", sentence(text, names)) for text in certificate.assumptions])
     return groups
 
 
@@ -362,7 +373,7 @@ def _observed(certificate: Certificate) -> list[tuple[str, str]]:
     groups: dict[str, list[str]] = {}
     for clause, part in found.cells(certificate):
         if part.outcome == "OBSERVED":
-            reason = "" if "gives no limit" in part.reason else sentence(part.reason)
+            reason = "" if "gives no limit" in part.reason else sentence(part.reason, node_names(certificate))
             if clause.id not in groups.setdefault(reason, []):
                 groups[reason].append(clause.id)
     return [(ids_text(ids), reason) for reason, ids in groups.items()]
@@ -372,7 +383,7 @@ def _not_applicable(certificate: Certificate, excluded: set[str]) -> list[tuple[
     groups: dict[str, list[str]] = {}
     for clause, part in found.cells(certificate):
         if part.outcome == "NOT APPLICABLE" and clause.id not in excluded:
-            reason = sentence(clause.not_applicable or part.reason)
+            reason = sentence(clause.not_applicable or part.reason, node_names(certificate))
             if clause.id not in groups.setdefault(reason, []):
                 groups[reason].append(clause.id)
     return [("NOT APPLICABLE", ids_text(ids), reason) for reason, ids in groups.items()]

@@ -187,12 +187,12 @@ class GpuTable:
 
 
 def gpu_table(node: NodeEntry) -> GpuTable:
-    """Columns that say the same on all present GPUs become one sentence; a single GPU keeps them as its columns."""
+    """Columns that say the same on all GPUs become one sentence, so those of a single GPU always do."""
     present = [gpu for gpu in node.gpus if gpu.present]
     shared, columns = [], []
     for field, title in _FOLDABLE:
         texts = [_field(gpu, field) for gpu in present]
-        if len(present) > 1 and len(set(texts)) == 1 and len(present) == len(node.gpus):
+        if len(set(texts)) == 1 and len(present) == len(node.gpus):
             shared += [(title, texts[0])] if texts[0] else []
         elif any(texts):
             columns.append((field, title))
