@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_gpuready.model import CommandResult
-from pytest_gpuready.transport.recording import append, read_meta, read_results
+from pytest_gpuready.transport.recording import SITE, append, read_meta, read_results
 
 NODE = "node01"
 BOOT_ID = "00000000-0000-4000-8000-0000000000b0"
@@ -71,6 +71,7 @@ def main() -> None:
         note=arguments.note,
         recorded=read_meta(arguments.source).recorded,
     )
+    print(f"{arguments.target} is written; copy {SITE} by hand: it may name people")
 
 
 if __name__ == "__main__":

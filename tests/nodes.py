@@ -51,15 +51,29 @@ def eight_gpus() -> list[CommandResult]:
     return made
 
 
-def write_recording(directory: Path, results: list[CommandResult], *, composed: str = "") -> Path:
-    """A recording of these results, to be replayed."""
+SITE = """site: 1
+nodes:
+  node01:
+    gpus: {gpus}
+    nvlink: full
+    virtual: true
+environment:
+  NCCL_NVLS_ENABLE: "0"
+"""
+
+
+def write_recording(directory: Path, results: list[CommandResult], *, composed: str = "", gpus: str = "8") -> Path:
+    """A recording of these results with a site file that declares so many GPUs, to be replayed."""
     append(directory, results, composed=composed, recorded=read_meta(DEMO).recorded)
+    (directory / "site.yaml").write_text(SITE.format(gpus=gpus))
     return directory
 
 
 def broken_recording(directory: Path, fault: Fault) -> Path:
     """The 8-GPU node with this fault in it."""
-    return write_recording(directory, break_node(eight_gpus(), fault), composed=f"{COMPOSED}; fault {fault.name}")
+    gpus = "[" + ", ".join(f'{{bdf: "{bdf}"}}' for bdf in BDFS) + "]" if fault.site == "list" else "8"
+    composed = f"{COMPOSED}; fault {fault.name}"
+    return write_recording(directory, break_node(eight_gpus(), fault), composed=composed, gpus=gpus)
 
 
 def _nvml_gpu(gpu: dict[str, Any], index: int) -> dict[str, Any]:

@@ -18,11 +18,14 @@ def finding_line(inventory: Inventory, clause: Clause, part: Part, found: Found 
     limit = clause.limit
     expected = f"{limit} ({limit.source})" if limit else "a measurement (the profile gives no limit)"
     word = "" if verdict.outcome is Outcome.FAIL else f"{verdict.outcome.value}, "
-    line = (
-        f"{clause.id} {clause.metric}: {word}expected {expected}, found {_found(clause, found, verdict)} "
-        f"on {where(inventory, part)}"
+    found_text = _found(clause, found, verdict)
+    place = "" if isinstance(found, Problem) and part.label in found_text else f" on {where(inventory, part)}"
+    line = f"{clause.id} {clause.metric}: {word}expected {expected}, found {found_text}{place}"
+    action = (
+        ""
+        if isinstance(found, Problem) and ";" in found_text
+        else action_text(inventory, clause, part, verdict.outcome)
     )
-    action = action_text(inventory, clause, part, verdict.outcome)
     return one_line(f"{line}; {action}" if action else line)
 
 

@@ -17,7 +17,7 @@ _XID = ("GPU-28", "GPU-29")
 
 
 def _here(*clauses: str, gpu: int = BAD) -> dict[str, tuple[int, ...]]:
-    return {clause: (gpu,) for clause in clauses}
+    return dict.fromkeys(clauses, (gpu,))
 
 
 def _nvml_lost(documents: Documents) -> None:
@@ -47,7 +47,7 @@ def _link(column: str, value: float, share: float) -> Any:
 def _nvlink_down(documents: Documents) -> None:
     link = documents.gpu(BAD)["nvlinks"][11]
     link.update(active=False, version=None, speed_mb_per_s=None, remote=None, replay=None, recovery=None, crc=None)
-    link["errors"] = {name: "NotSupported" for name in ("version", "speed_mb_per_s", "replay", "recovery", "crc")}
+    link["errors"] = dict.fromkeys(("version", "speed_mb_per_s", "replay", "recovery", "crc"), "NotSupported")
 
 
 def _set(**values: Any) -> Any:

@@ -309,6 +309,4 @@ class TogetherDoc(Wire, frozen=True, kw_only=True):
 def encode(*, probe: str, host: str, boot_id: str, data: Any) -> bytes:
     """The envelope around a document, as one line of JSON."""
     raw = msgspec.Raw(msgspec.json.encode(data))
-    return msgspec.json.encode(
-        Envelope(gpuready_agent=PROTOCOL, probe=probe, host=host, boot_id=boot_id, data=raw)
-    )
+    return msgspec.json.encode(Envelope(gpuready_agent=PROTOCOL, probe=probe, host=host, boot_id=boot_id, data=raw))

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pytest_gpuready.errors import ParseError, ToolError
-from pytest_gpuready.model import Command, CommandResult, Inventory, Measurement, Node, Part, Problem
+from pytest_gpuready.model import Command, CommandResult, Inventory, Measurement, Node, Part, Problem, Slot
 from pytest_gpuready.model.agent_doc import KernelLog, NodeDoc
 from pytest_gpuready.parse.agent import node_doc
 from pytest_gpuready.parse.kernel_log import APPLICATION, Sxid, Xid, sxids, xids
@@ -79,8 +79,9 @@ def _log_answers(node: Node, log: KernelLog, seen: tuple[str, ...]) -> list[Answ
         hardware = [xid for xid in own if xid.hardware]
         application = [xid for xid in own if xid.kind == APPLICATION]
         aside = [xid for xid in own if not xid.hardware and xid.kind != APPLICATION]
-        answers.append(_from_log("xid.hardware", slot.part, hardware, log, seen, bdf=slot.bdf, aside=aside))
-        answers.append(_from_log("xid.application", slot.part, application, log, seen, bdf=slot.bdf))
+        doubt = _doubt_about(slot)
+        answers.append(_from_log("xid.hardware", slot.part, hardware, log, seen, doubt=doubt, aside=aside))
+        answers.append(_from_log("xid.application", slot.part, application, log, seen, doubt=doubt))
     unplaced = [xid for xid in events if xid.hardware and xid.bdf not in places]
     fatal = [event for event in switches if event.fatal]
     other = [event for event in switches if not event.fatal]
@@ -99,14 +100,12 @@ def _from_log(
     log: KernelLog,
     seen: tuple[str, ...],
     *,
-    bdf: str | None = None,
+    doubt: str = "",
     aside: Sequence[Xid] = (),
 ) -> Answer:
     """The number of events; no events in a log that cannot prove their absence are a Problem."""
     if not events:
-        doubt = _doubt(log)
-        if bdf == "":
-            doubt = "the GPU's address is unknown, so no line can be its own; declare its bdf in the site file"
+        doubt = doubt or _doubt(log)
         if doubt:
             return not_measured(metric, part, f"{part.label}: {doubt}", seen)
     detail = _tell(events)
@@ -120,6 +119,13 @@ def _from_log(
         conditions=log.source + ("" if log.complete else ", not from the beginning: at least"),
         evidence=seen,
     )
+
+
+def _doubt_about(slot: Slot) -> str:
+    """Why a log without lines about this GPU proves nothing: an absent GPU has no clean record."""
+    if not slot.bdf:
+        return "the GPU's address is unknown, so no line can be its own; declare its bdf in the site file"
+    return "" if slot.gpu else f"no GPU is at {slot.bdf}, so an empty log says nothing of it; begin with gpu.present"
 
 
 def _doubt(log: KernelLog) -> str:

@@ -36,7 +36,7 @@ def _some_active(gpu: GpuDoc) -> list[NvLinkDoc]:
 def _links_active(gpu: GpuDoc) -> Reading:
     up = {link.link for link in _active(gpu)}
     down = [str(link.link) for link in gpu.nvlinks if link.link not in up]
-    return len(up), f"down: {', '.join(down)}" if down else ""
+    return len(up), f"{'link' if len(down) == 1 else 'links'} {', '.join(down)} down" if down else ""
 
 
 def _version(gpu: GpuDoc) -> Reading:

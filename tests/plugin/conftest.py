@@ -1,0 +1,78 @@
+"""Runs pytest in pytest: the shipped suites on recorded nodes, and what the certificate then says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SUITES = Path(__file__).parents[2] / "suites"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended and the certificate that it left."""
+
+    result: pytest.RunResult
+    out: Path
+
+    @property
+    def code(self) -> int:
+        return int(self.result.ret)
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads((self.out / "certificate.json").read_text())
+        return loaded
+
+    @property
+    def status(self) -> str:
+        return str(self.certificate["status"])
+
+    def cells(self, *outcomes: str) -> dict[str, tuple[int, ...]]:
+        """Clause -> GPU indices (-1: the node) that have one of these outcomes."""
+        found: dict[str, tuple[int, ...]] = {}
+        for suite in self.certificate["suites"]:
+            for clause in suite["clauses"]:
+                hit = tuple(
+                    int(p["part"].split("/gpu")[1]) if "/gpu" in p["part"] else -1
+                    for p in clause["parts"]
+                    if p["outcome"] in outcomes
+                )
+                if hit:
+                    found[clause["id"]] = hit
+        return found
+
+    def parts(self, clause_id: str) -> list[dict[str, Any]]:
+        """All parts of one clause."""
+        return [
+            part
+            for suite in self.certificate["suites"]
+            for clause in suite["clauses"]
+            if clause["id"] == clause_id
+            for part in clause["parts"]
+        ]
+
+
+class Accept:
+    """Runs the suites in a folder of its own."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self._pytester = pytester
+        self.path = pytester.path
+
+    def __call__(self, *arguments: str, suites: bool = True, plugins: tuple[str, ...] = ()) -> Outcome:
+        given = [*arguments, *(["-p", p] for p in plugins)]
+        flat = [a for item in given for a in ([item] if isinstance(item, str) else item)]
+        paths = [str(SUITES)] if suites else []
+        result = self._pytester.runpytest_subprocess("-p", "no:cacheprovider", *flat, *paths, timeout=120)
+        return Outcome(result=result, out=self.path / "gpuready-out")
+
+
+@pytest.fixture
+def accept(pytester: pytest.Pytester) -> Accept:
+    """A run of the shipped suites; arguments as on the command line."""
+    return Accept(pytester)
