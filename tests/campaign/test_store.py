@@ -88,7 +88,8 @@ def test_a_full_disk_is_an_error_and_leaves_no_half_file(tmp_path: Path) -> None
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "try:\n"
-        f"    Store(pathlib.Path({str(tmp_path)!r}), Local()).take('k', Command(node='n', argv=('echo', 'x'), timeout_s=9))\n"
+        "    command = Command(node='n', argv=('echo', 'x'), timeout_s=9)\n"
+        f"    Store(pathlib.Path({str(tmp_path)!r}), Local()).take('k', command)\n"
         "except StoreError as error:\n"
         "    print(error)\n"
     )
@@ -106,7 +107,8 @@ def test_two_processes_measure_once(tmp_path: Path) -> None:
         "from pytest_gpuready.model import Command\n"
         "from pytest_gpuready.transport.local import Local\n"
         f"argv = ('sh', '-c', 'echo ran >> {tmp_path}/count; sleep 0.5; echo x')\n"
-        f"Store(pathlib.Path({str(tmp_path / 'out')!r}), Local()).take('k', Command(node='n', argv=argv, timeout_s=20))\n"
+        f"store = Store(pathlib.Path({str(tmp_path / 'out')!r}), Local())\n"
+        "store.take('k', Command(node='n', argv=argv, timeout_s=20))\n"
     )
     processes = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(3)]
     assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]

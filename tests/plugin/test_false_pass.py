@@ -29,7 +29,7 @@ def test_the_whole_replay_would_be_accepted(accept: Accept) -> None:
         ("-k", "test_present"),
         ("-k", "not test_present"),
         ("-k", "nothing_has_this_name"),
-        ("--deselect", f"{SUITES}/test_gpu_health.py::test_present"),
+        ("--rootdir", str(SUITES.parent), "--deselect", "suites/test_gpu_health.py::test_present"),
         ("--ignore", f"{SUITES}/test_nvlink.py"),
         ("--collect-only",),
         ("--setup-plan",),
@@ -174,10 +174,15 @@ def test_an_invented_value_is_not_believed(accept: Accept, pytester: pytest.Pyte
     assert "the store says PASS" in run.parts("PCIE-1")[0]["reason"]
 
 
-def test_ini_and_environment_cannot_ask_for_a_replay(accept: Accept, pytester: pytest.Pytester) -> None:
-    """A replay comes from the command line alone."""
-    pytester.makeini("[pytest]\naddopts = --gpuready-replay demo")
-    run = accept("-m", "level2")
+@pytest.mark.parametrize("how", ["ini", "environment"])
+def test_a_replay_is_not_asked_for_in_passing(
+    accept: Accept, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A replay comes from the command line alone, never from an ini file or the environment."""
+    ini = pytester.makeini("[pytest]\naddopts = --gpuready-replay demo" if how == "ini" else "[pytest]")
+    if how == "environment":
+        monkeypatch.setenv("PYTEST_ADDOPTS", "--gpuready-replay demo")
+    run = accept("-m", "level2", "-c", str(ini))
     assert run.code == 4
     assert not run.out.exists()
     run.result.stderr.fnmatch_lines(["*--gpuready-replay: expected on the command line only*"])
