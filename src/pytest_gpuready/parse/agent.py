@@ -6,13 +6,24 @@ document of our protocol, and no field more or less than that says.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from pytest_gpuready.errors import ParseError, ToolError
 from pytest_gpuready.model import CommandResult
-from pytest_gpuready.model.agent_doc import PROTOCOL, CopiesDoc, Envelope, NodeDoc, NvmlDoc, TogetherDoc, Wire
+from pytest_gpuready.model.agent_doc import (
+    PROTOCOL,
+    CopiesDoc,
+    Envelope,
+    GpuDoc,
+    KernelLog,
+    NodeDoc,
+    NvmlDoc,
+    TogetherDoc,
+    WatchDoc,
+    Wire,
+)
 
 LARGEST = 16 * 2**20
 SHOWN = 80
@@ -89,12 +100,48 @@ _SAME = "install the same version of pytest-gpuready on the node"
 def _data(result: CommandResult, probe: str, kind: type[Document]) -> Document:
     around = envelope(result, probe)
     try:
-        return msgspec.json.decode(around.data, type=kind)
+        document = msgspec.json.decode(around.data, type=kind)
     except msgspec.DecodeError as error:
         found = quote(bytes(around.data).decode("utf-8", "replace"))
         raise ParseError(
             f"{_where(result)}: expected a {kind.__name__}, found {found} ({quote(str(error))}); {_SAME}"
         ) from error
+    missing = _missing(msgspec.json.decode(around.data), kind)
+    if missing:
+        raise ParseError(f"{_where(result)}: expected {missing} in a {kind.__name__}, found none; {_SAME}")
+    return document
+
+
+# What an agent always says. A default in its place would be an answer that nobody gave: "no foreign setting",
+# "no Xid", "no GPU".
+_ALWAYS: dict[type[Wire], tuple[str, ...]] = {
+    NodeDoc: ("gpus", "pci_visible", "driver_module", "nouveau", "virtual", "environment", "nccl_conf"),
+    KernelLog: ("complete", "lines", "problem"),
+    NvmlDoc: ("problem", "driver", "gpus", "lost"),
+    GpuDoc: ("nvlinks", "p2p_nvlink", "errors"),
+    CopiesDoc: ("problem", "copies", "path"),
+    WatchDoc: ("log", "log_problem", "phases"),
+    TogetherDoc: ("problem", "gb_per_s"),
+}
+_INSIDE: dict[type[Wire], dict[str, type[Wire]]] = {
+    NodeDoc: {"kernel_log": KernelLog},
+    NvmlDoc: {"gpus": GpuDoc},
+    CopiesDoc: {"watch": WatchDoc},
+}
+
+
+def _missing(raw: Any, kind: type[Wire]) -> str:
+    """The first field that must be said and is not ("gpus[].nvlinks"); "" where all are there."""
+    for name in _ALWAYS[kind]:
+        if name not in raw:
+            return repr(name)
+    for name, inner in _INSIDE.get(kind, {}).items():
+        entries = raw[name] if isinstance(raw[name], list) else [raw[name]]
+        for entry in entries:
+            missing = _missing(entry, inner) if entry is not None else ""
+            if missing:
+                return f"{missing} of {name!r}"
+    return ""
 
 
 def _where(result: CommandResult) -> str:
