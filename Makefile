@@ -3,10 +3,13 @@
 VENV ?= .venv
 SOURCES := pyproject.toml $(shell find src suites -type f -not -name '*.pyc')
 
-.PHONY: accept test lint clean
+.PHONY: accept announce test lint clean
 
-accept: $(VENV)/.accept
-	@$(VENV)/bin/python -m pytest_gpuready.accept $(ARGS)
+accept: announce $(VENV)/.accept
+	@GPUREADY_ANNOUNCED=1 $(VENV)/bin/python -m pytest_gpuready.accept $(ARGS)
+
+announce:
+	@$${PYTHON:-python3} src/pytest_gpuready/accept.py --announce
 
 test: $(VENV)/.test lint
 	$(VENV)/bin/python -m pytest tests -n 2 $(ARGS)
@@ -19,7 +22,7 @@ lint: $(VENV)/.test
 $(VENV)/bin/pip:
 	@sh scripts/venv.sh $(VENV)
 
-$(VENV)/.accept: $(SOURCES) | $(VENV)/bin/pip
+$(VENV)/.accept: $(SOURCES) | announce $(VENV)/bin/pip
 	@echo "installing pytest-gpuready into $(VENV)"
 	@$(VENV)/bin/pip install -q --disable-pip-version-check ".$$(sh scripts/cuda-extra.sh)"
 	@rm -f $(VENV)/.test && touch $@

@@ -6,6 +6,7 @@ ends; nothing has to be cleaned up.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import fcntl
 import getpass
@@ -14,6 +15,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import TextIO
 
 from pytest_gpuready.errors import LeaseError
 
@@ -33,11 +35,7 @@ class Lease:
         Raises:
             LeaseError: another run holds it and did not let go within `wait_s`; the line says who.
         """
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        except OSError as error:
-            raise LeaseError(f"expected to open the lease {path}, found {error.strerror}; correct its owner") from error
-        self._file = os.fdopen(descriptor, "r+")
+        self._file = _open(path)
         deadline = time.monotonic() + wait_s
         while True:
             try:
@@ -51,24 +49,46 @@ class Lease:
                         f"{node}: expected the node free, found {_told(holder)}; wait for its end"
                     ) from error
                 time.sleep(0.1)
-        self._file.seek(0)
-        self._file.truncate()
-        json.dump(
+        self._say(
             {
                 "pid": os.getpid(),
                 "user": _user(),
                 "since": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                 "out": str(out),
-            },
-            self._file,
+            }
         )
-        self._file.flush()
 
     def release(self) -> None:
         """Let others measure; the file stays, empty."""
+        self._say(None)
+        self._file.close()
+
+    def _say(self, holder: dict[str, object] | None) -> None:
+        """Write who holds it; a file of another user that may only be read keeps the lock and says nothing."""
+        if not self._file.writable():
+            return
         self._file.seek(0)
         self._file.truncate()
-        self._file.close()
+        if holder:
+            json.dump(holder, self._file)
+        self._file.flush()
+
+
+def _open(path: Path) -> TextIO:
+    """The lease file, to write if possible; a lock needs no more than reading."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        with contextlib.suppress(OSError):
+            os.fchmod(descriptor, 0o666)  # whoever measures this machine next may be another user
+        return os.fdopen(descriptor, "r+")
+    except PermissionError:
+        pass
+    except OSError as error:
+        raise LeaseError(f"expected to open the lease {path}, found {error.strerror}; remove it") from error
+    try:
+        return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "r")
+    except OSError as error:
+        raise LeaseError(f"expected to open the lease {path}, found {error.strerror}; correct its owner") from error
 
 
 def _user() -> str:

@@ -17,6 +17,7 @@ from pytest_gpuready.certificate import page, plots, tables, words
 from pytest_gpuready.certificate.diagnostics import diagnoses
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
 from pytest_gpuready.certificate.findings import Finding, by_outcome, cells, findings, led
+from pytest_gpuready.model.units import show
 
 WATCHES_AT_MOST = 24
 """Small multiples drawn on one page; parts with a finding come first, the table under them has all."""
@@ -188,6 +189,7 @@ def _environment() -> Environment:
         part=words.part_text,
         parts=words.parts_text,
         seconds=words.seconds_text,
+        shown=show,
         sentence=page.sentence,
         size=words.size_text,
         source=words.source_text,

@@ -179,7 +179,7 @@ def finding_block(part: PartEntry, clause: ClauseEntry) -> list[str]:
     """
     lines = _neighbour_table(part)
     if part.repeats:
-        runs = ", ".join(_flat(str(value), 40) for value in [part.value, *part.repeats])
+        runs = ", ".join(_flat(show(value), 40) for value in [part.value or 0, *part.repeats])
         lines += _labelled("runs", f"{runs}{f' {clause.unit}' if clause.unit else ''}")
     if part.log:
         lines.append("kernel log")

@@ -41,7 +41,7 @@ class CopiesProbe:
     def read(
         self, inventory: Inventory, node: Node, scope: Part, results: Sequence[CommandResult]
     ) -> tuple[Measurement | Problem, ...]:
-        seen = tuple(digest for result in results for digest in evidence(result))
+        seen = tuple(dict.fromkeys(digest for result in results for digest in evidence(result)))
         runs = [_document(result) for result in results]
         docs = [run for run in runs if isinstance(run, CopiesDoc)]
         watched = _watch(docs)
@@ -81,7 +81,8 @@ def _merge(
     for number, one in enumerate(answers, 1):
         if isinstance(one, Missing):
             others = [show(a.value, a.unit) for a in answers if isinstance(a, Reading)]
-            says = f"run {number} of {len(answers)}: {one.says}" if len(answers) > 1 else one.says
+            alike = all(isinstance(other, Missing) and other.says == one.says for other in answers)
+            says = one.says if alike else f"run {number} of {len(answers)}: {one.says}"
             if others:
                 says += f"; the other runs gave {', '.join(others)}"
             return not_measured(metric, part, says, seen, one.kind)
