@@ -39,6 +39,7 @@ class Findings:
         self._probe_of = {metric: probe for probe in probes for metric in probe.metrics}
         self._read: dict[str, dict[tuple[str, str], Found]] = {}
         self._problems: dict[str, str] = {}
+        self._blocked: dict[tuple[int, str], tuple[Clause, Part] | None] = {}
 
     def found(self, metric: str, part: Part, *, take: bool = True) -> Found:
         """The measurement of this metric on this part, or the problem; with `take` it is measured if need be.
@@ -99,13 +100,19 @@ class Findings:
         Raises:
             StoreError: the run directory cannot be used.
         """
-        for clause in self.profile.up_to(level - 1):
-            if not clause.gate:
-                continue
-            for part in [p for p in self.inventory.parts(clause.per) if p.node == node.name]:
-                if self.verdict(clause, part).outcome is Outcome.FAIL:
-                    return clause, part
-        return None
+        key = (level, node.name)
+        if key not in self._blocked:
+            self._blocked[key] = next(
+                (
+                    (clause, part)
+                    for clause in self.profile.up_to(level - 1)
+                    if clause.gate
+                    for part in self.inventory.parts(clause.per)
+                    if part.node == node.name and self.verdict(clause, part).outcome is Outcome.FAIL
+                ),
+                None,
+            )
+        return self._blocked[key]
 
     def outcomes_of(self, probe: Probe, scope: Part) -> list[Outcome]:
         """Outcomes, from what is stored, of all clauses that this scope of the probe answers and that apply."""
@@ -124,6 +131,7 @@ class Findings:
         """Forget what was read: the store has changed."""
         self._read.clear()
         self._problems.clear()
+        self._blocked.clear()
 
     def _answers(self, probe: Probe, node: Node, scope: Part, *, take: bool) -> dict[tuple[str, str], Found] | None:
         key = key_of(probe.name, scope.name)
