@@ -123,7 +123,7 @@ class Acceptance:
             out / "certificate.json": msgspec.json.format(msgspec.json.encode(certificate), indent=1) + b"\n",
         }
         if finished:
-            files[out / "run.json"] = ended(out, certificate.status)
+            files[out / "run.json"] = ended(out, certificate.judged)
         try:
             write_together(files)
         except OSError as error:

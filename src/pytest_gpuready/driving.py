@@ -239,7 +239,7 @@ class Driving:
         )
         if blockers:
             return exit_status
-        code = {"ACCEPTED": 0, "REJECTED": 1, "INCOMPLETE": INCOMPLETE}[self.certificate.status]
+        code = {"ACCEPTED": 0, "REJECTED": 1, "INCOMPLETE": INCOMPLETE}[self.certificate.judged]
         return code or exit_status
 
     def summarise(self, reporter: pytest.TerminalReporter) -> None:

@@ -146,18 +146,22 @@ def stopped() -> Certificate:
 def replay() -> Certificate:
     """The accepted run, replayed."""
     return msgspec.structs.replace(
-        accepted(), basis="replay", basis_note="recording of two H200 made on 2026-11-30", site=None
+        accepted(), verdict="", basis="replay", basis_note="recording of two H200 made on 2026-11-30", site=None
     )
 
 
 def replay_rejected() -> Certificate:
     """The rejected run, replayed."""
-    return msgspec.structs.replace(rejected(), basis="replay", basis_note="recording made on 2026-11-30", site=None)
+    return msgspec.structs.replace(
+        rejected(), verdict="", basis="replay", basis_note="recording made on 2026-11-30", site=None
+    )
 
 
 def stand_in() -> Certificate:
     """The accepted values from a machine that names itself a stand-in."""
-    return msgspec.structs.replace(accepted(), basis="stand-in", basis_note="the machine calls itself a stand-in")
+    return msgspec.structs.replace(
+        accepted(), verdict="", basis="stand-in", basis_note="the machine calls itself a stand-in"
+    )
 
 
 def rack() -> Certificate:
@@ -190,7 +194,7 @@ def empty() -> Certificate:
     """Nothing could be opened: no profile, no node, only reasons."""
     return Certificate(
         number="GR-000000000000",
-        status="INCOMPLETE",
+        judged="INCOMPLETE",
         basis="hardware",
         says="Nothing failed, and this is not an acceptance: see below what is missing.",
         finished=True,
@@ -491,7 +495,7 @@ def _certificate(
     }
     return Certificate(
         number="GR-4143222309d1",
-        status=status,  # type: ignore[arg-type]
+        judged=status,  # type: ignore[arg-type]
         basis="hardware",
         says=says,
         product="pytest-gpuready 0.1.0",

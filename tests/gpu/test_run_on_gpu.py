@@ -51,10 +51,10 @@ def test_killed_while_copying_then_continued(tmp_path: Path) -> None:
     time.sleep(1)
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=10)
-    assert certificate(tmp_path)["status"] == "INCOMPLETE"
+    assert certificate(tmp_path)["verdict"] == "INCOMPLETE"
     assert wait_for(lambda: not agents(), 10), "an agent outlived its controller"
     done = subprocess.run(command(2), cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
-    assert certificate(tmp_path)["status"] == "ACCEPTED", done.stdout
+    assert certificate(tmp_path)["verdict"] == "ACCEPTED", done.stdout
     assert certificate(tmp_path)["basis"] == "hardware"
     assert done.returncode == 0
     assert "(continued)" in done.stdout
@@ -68,7 +68,7 @@ def test_interrupted_while_copying(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 2
     assert wait_for(lambda: not agents(), 10)
-    assert (certificate(tmp_path)["status"], certificate(tmp_path)["finished"]) == ("INCOMPLETE", True)
+    assert (certificate(tmp_path)["verdict"], certificate(tmp_path)["finished"]) == ("INCOMPLETE", True)
 
 
 def test_two_runs_at_once(tmp_path: Path) -> None:
@@ -83,4 +83,4 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
     assert f"(pid {first.pid})" in second.stdout + second.stderr
     assert not (tmp_path / "second" / "gpuready-out").exists()
     assert first.wait(timeout=120) == 0
-    assert certificate(tmp_path)["status"] == "ACCEPTED"
+    assert certificate(tmp_path)["verdict"] == "ACCEPTED"

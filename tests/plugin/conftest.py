@@ -33,7 +33,7 @@ class Outcome:
 
     @property
     def status(self) -> str:
-        return str(self.certificate["status"])
+        return str(self.certificate["judged"])
 
     def cells(self, *outcomes: str) -> dict[str, tuple[int, ...]]:
         """Clause -> GPU indices (-1: the node) that have one of these outcomes."""

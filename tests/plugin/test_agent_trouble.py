@@ -59,7 +59,7 @@ def outcomes(directory: Path, results: list[CommandResult]) -> tuple[dict[str, d
             word = run.findings.verdict(clause, part).outcome.value
             found.setdefault(clause.id, {}).setdefault(word, set()).add(part.index)
             records[clause.id, part.name] = [Record(outcome=word)]
-    return found, run.conclude(records, finished=True).status
+    return found, run.conclude(records, finished=True).judged
 
 
 @pytest.mark.parametrize("probe", ["node", "nvml", "copies"])

@@ -20,6 +20,7 @@ def test_the_whole_replay_would_be_accepted(accept: Accept) -> None:
     """The yardstick of this file: untouched, the demo node would be ACCEPTED and exits 0, and says REPLAY."""
     run = accept(*REPLAY)
     assert (run.code, run.status, run.certificate["basis"]) == (0, "ACCEPTED", "replay")
+    assert run.certificate["verdict"] == "REPLAY: would be ACCEPTED"
     run.result.stdout.fnmatch_lines(["*REPLAY*certifies no hardware*", "REPLAY*would be ACCEPTED*"])
 
 
@@ -251,8 +252,8 @@ def test_a_run_that_is_killed_says_incomplete(accept: Accept, pytester: pytest.P
     after = (accept.path / "gpuready-out" / "certificate.json").read_text()
     page = (accept.path / "gpuready-out" / "certificate.html").read_text()
     assert process.returncode != 0
-    assert '"status": "INCOMPLETE"' in before
-    assert '"status": "INCOMPLETE"' in after
+    assert '"judged": "INCOMPLETE"' in before
+    assert '"judged": "INCOMPLETE"' in after
     assert "INCOMPLETE" in page.split("</title>")[0]
     assert (accept.path / "gpuready-out.1" / "certificate.json").exists()
 

@@ -188,7 +188,7 @@ def test_the_hooks_are_called(accept: Accept, pytester: pytest.Pytester) -> None
             with pathlib.Path("verdicts").open("a") as file:
                 file.write(f"{verdict.clause} {verdict.part} {verdict.outcome.value}\\n")
         def pytest_gpuready_certificate(certificate, directory):
-            pathlib.Path("seen").write_text(f"{certificate.status} {directory}")
+            pathlib.Path("seen").write_text(f"{certificate.judged} {directory}")
         """
     )
     run = accept(*REPLAY, plugins=("listener",))

@@ -102,7 +102,7 @@ def build(
     profile = findings.profile if findings else None
     certificate = Certificate(
         number="",
-        status=status.value,
+        judged=status.value,
         basis=_basis(facts.basis),
         basis_note=facts.basis_note,
         says=_says(status, facts, cells, reached),

@@ -128,6 +128,8 @@ class NodeEntry(Doc, frozen=True, kw_only=True):
     """One expected node."""
 
     name: str
+    host: str = ""
+    """What the machine calls itself; `name` is what the site file calls it."""
     system: str = ""
     system_serial: str = ""
     kernel: str = ""
@@ -192,7 +194,11 @@ class Certificate(Doc, frozen=True, kw_only=True):
     schema: Literal["gpuready-certificate/1"] = "gpuready-certificate/1"
     number: str
     """ "GR-" and twelve hexadecimal digits."""
-    status: Literal["ACCEPTED", "REJECTED", "INCOMPLETE"]
+    verdict: str = ""
+    """The verdict as it stands everywhere: "ACCEPTED" is there only on basis hardware; a replay of the same says
+    "REPLAY: would be ACCEPTED"."""
+    judged: Literal["ACCEPTED", "REJECTED", "INCOMPLETE"]
+    """What the clauses come to, whatever the basis; read it together with `basis`."""
     basis: Literal["hardware", "replay", "stand-in"]
     basis_note: str = ""
     """For a replay: what was replayed and when it was recorded. For a stand-in: why it is one."""
@@ -220,6 +226,17 @@ class Certificate(Doc, frozen=True, kw_only=True):
     counts: Counts
     environment: dict[str, str] = {}
     evidence: list[EvidenceEntry] = []
+
+    def __post_init__(self) -> None:
+        text = verdict_text(self.judged, self.basis)
+        if self.verdict not in ("", text):
+            raise ValueError(f"verdict: expected {text!r} for this basis, found {self.verdict!r}")
+        msgspec.structs.force_setattr(self, "verdict", text)
+
+
+def verdict_text(judged: str, basis: str) -> str:
+    """The verdict with its basis in it: nobody who reads this one string can take a replay for a machine."""
+    return judged if basis == "hardware" else f"{basis.upper()}: would be {judged}"
 
 
 def json_schema() -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _worst_first(outcome: str, group: list[tuple[ClauseEntry, PartEntry]]) -> li
 def findings(certificate: Certificate) -> list[Finding]:
     """Why the run is not ACCEPTED, worst first: outcome, then required, level, gate, order of the profile."""
     found = [f for o in ("FAIL", "NOT MEASURED", "UNSTABLE", "NOT TESTED") for f in by_outcome(certificate, o)]
-    if certificate.status != "ACCEPTED":
+    if certificate.judged != "ACCEPTED":
         found += [f for f in map(_required_only, by_outcome(certificate, "OBSERVED")) if f is not None]
     order = {clause.id: place for place, (clause, _) in enumerate(cells(certificate))}
 

@@ -82,7 +82,7 @@ def render(certificate: Certificate) -> str:
 
 def _other_why(certificate: Certificate) -> list[str]:
     """Reasons that are not the outcome of a cell ("the profile has no clause of level 4"): those stand as findings."""
-    if certificate.status == "ACCEPTED":
+    if certificate.judged == "ACCEPTED":
         return []
     told = tuple(f"{clause.id} {part.outcome} on " for clause, part in cells(certificate))
     lines = [line for line in certificate.why if not line.startswith(told)]

@@ -28,12 +28,11 @@ def junit(certificate: Certificate) -> bytes:
         cases = [_case(suite.title, clause, part) for clause in suite.clauses for part in clause.parts]
         _add(root, certificate, suite.title, cases, totals)
     verdict = ET.Element("testcase", classname="gpuready", name="certificate", time="0")
-    if certificate.status != "ACCEPTED":
-        word = certificate.status if certificate.basis == "hardware" else f"would be {certificate.status}"
+    if certificate.judged != "ACCEPTED":
         child = ET.SubElement(
             verdict,
-            "failure" if certificate.status == "REJECTED" else "error",
-            message=_clean(f"{word}: {certificate.says}"),
+            "failure" if certificate.judged == "REJECTED" else "error",
+            message=_clean(f"{certificate.verdict}: {certificate.says}"),
         )
         child.text = _clean("\n".join(certificate.why))
     _add(root, certificate, "Certificate", [verdict], totals)
@@ -64,7 +63,7 @@ def _add(
     suite = ET.SubElement(root, "testsuite", attributes)
     properties = ET.SubElement(suite, "properties")
     for key, text in (
-        ("gpuready.status", certificate.status),
+        ("gpuready.verdict", certificate.verdict),
         ("gpuready.basis", certificate.basis),
         ("gpuready.certificate", certificate.number),
         (

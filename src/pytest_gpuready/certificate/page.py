@@ -35,7 +35,7 @@ class Band:
 
 def band(certificate: Certificate) -> Band:
     """The verdict with its basis. Seal and green belong to ACCEPTED on hardware after a run that has ended."""
-    status = certificate.status if certificate.finished or certificate.status != "ACCEPTED" else "INCOMPLETE"
+    status = certificate.judged if certificate.finished or certificate.judged != "ACCEPTED" else "INCOMPLETE"
     where = nodes_text(certificate)
     running = "" if certificate.finished else ", run not ended"
     if certificate.basis == "hardware":
@@ -140,7 +140,7 @@ class Triad:
 
 def triad(certificate: Certificate, all_findings: list[Finding], many: bool) -> Triad | None:
     """Which part, why, what to do next: from the worst finding. None on a page that is not rejected."""
-    if certificate.status != "REJECTED" or not all_findings or all_findings[0].outcome != "FAIL":
+    if certificate.judged != "REJECTED" or not all_findings or all_findings[0].outcome != "FAIL":
         return None
     worst = all_findings[0]
     gpu = gpu_of(certificate, worst.worst.part)
@@ -272,7 +272,7 @@ def promised(certificate: Certificate, many: bool) -> list[Row | Fold]:
                 shown.append(_fold(suite.title, outcome, reason, members))
             else:
                 shown += members
-    if certificate.status == "ACCEPTED":
+    if certificate.judged == "ACCEPTED":
         return shown
     return sorted(shown, key=lambda r: words.rank(r.outcome) if r.outcome in ("FAIL", *words.OPEN) else 99)
 

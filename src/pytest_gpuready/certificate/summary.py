@@ -35,21 +35,21 @@ def summary_lines(certificate: Certificate, out: str, width: int = 100) -> list[
     if certificate.basis != "hardware":
         said = certificate.basis_note or "the same judgement without the hardware of this run"
         lines.append(("meaning", f"certifies no hardware: {said}"))
-    elif certificate.status == "INCOMPLETE":
+    elif certificate.judged == "INCOMPLETE":
         lines.append(("meaning", "nothing failed, and this is not an acceptance: " + _missing_text(certificate)))
-    if certificate.status == "REJECTED":
+    if certificate.judged == "REJECTED":
         lines += _rejected(certificate, found, many)
     lines.append(("clauses", _clauses(certificate)))
     lines += _open(certificate, found, many)
-    if certificate.status != "REJECTED":
+    if certificate.judged != "REJECTED":
         lines += _closest(certificate, many)
     lines += [("waived", f"{f.clause.id} {f.reason}") for f in by_outcome(certificate, "WAIVED")[:2]]
     if certificate.exclusions:
         said = "; ".join(f"{entry.clause} ({entry.reason})" for entry in certificate.exclusions[:4])
         lines.append(("excluded", said))
-    if certificate.status == "INCOMPLETE" and certificate.do_next:
+    if certificate.judged == "INCOMPLETE" and certificate.do_next:
         lines += [("do next", line) for line in certificate.do_next[:2]]
-    if certificate.status == "ACCEPTED" and certificate.basis != "hardware" and certificate.do_next:
+    if certificate.judged == "ACCEPTED" and certificate.basis != "hardware" and certificate.do_next:
         lines.append(("do next", certificate.do_next[0]))
     if certificate.evidence:
         lines.append(("evidence", f"{len(certificate.evidence)} files with their sha256 in certificate.json"))
@@ -65,8 +65,8 @@ def _first(certificate: Certificate) -> tuple[str, str]:
     where = page.nodes_text(certificate)
     if certificate.basis != "hardware":
         label = "REPLAY" if certificate.basis == "replay" else "STAND-IN"
-        return label, f"would be {certificate.status}: {where}, level {_level(certificate)}, {profile}"
-    return certificate.status, f"{where}, basis hardware, level {_level(certificate)}, {profile}"
+        return label, f"would be {certificate.judged}: {where}, level {_level(certificate)}, {profile}"
+    return certificate.judged, f"{where}, basis hardware, level {_level(certificate)}, {profile}"
 
 
 def _level(certificate: Certificate) -> str:
