@@ -11,6 +11,7 @@ make_venv() { rm -rf "$dir"; "$python" -m venv "$dir" >/dev/null 2>&1; }
 make_venv && exit 0
 # Debian keeps ensurepip in a package of its own.
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "installing Debian's package for virtual environments: apt-get install python3-venv" >&2
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     { apt-get install -y -qq "python$version-venv" || { apt-get update -qq && apt-get install -y -qq "python$version-venv"; }; } >/dev/null 2>&1 || true
     make_venv && exit 0

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SITE = "site.yaml"
-_PLAIN = ("-o", "addopts=", "-p", "no:cacheprovider")
+_PLAIN = ("-o", "addopts=", "-p", "no:cacheprovider", "--tb=no", "-rN")  # the summary says it all
 _REPLAY = "REPLAY: this machine has no NVIDIA GPU; a recorded node was judged instead. This certifies NO HARDWARE."
 
 
@@ -61,6 +61,8 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
         return 0
     replay = [] if hardware else ["--gpuready-replay", "demo"]
     site = ["--gpuready-site", SITE] if hardware and Path(SITE).is_file() else []
+    if Path(SITE).is_file() and not hardware:
+        print(f"gpuready: {SITE} is not used: it is about hardware, and this is a replay", flush=True)
     if any(a == "--gpuready-replay" or a.startswith("--gpuready-replay=") for a in arguments) and hardware:
         print(f"INCOMPLETE: expected to accept this machine, found a replay asked for while {hardware[0]} is here")
         return 20

@@ -22,6 +22,7 @@ from pytest_gpuready.certificate.build import Facts, Record, build
 from pytest_gpuready.certificate.document import Certificate, EvidenceEntry, SiteEntry
 from pytest_gpuready.certificate.html import render
 from pytest_gpuready.certificate.junit import junit
+from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.nodes import node_entries
 from pytest_gpuready.errors import GpuReadyError, InventoryError, StoreError, TransportError
 from pytest_gpuready.files import write_together
@@ -111,7 +112,7 @@ class Acceptance:
                 command=self.settings.command,
                 site=self._site_entry(),
                 environment=self._environment(),
-                nodes=tuple(node_entries(self.findings, self._nvlinks)),
+                nodes=tuple(node_entries(self.findings, self._host, self._nvlinks)),
                 evidence=tuple(self._evidence()),
             ),
             log_of=self.log_lines,
@@ -154,8 +155,8 @@ class Acceptance:
         clauses = profile.up_to(self.level)
         lines = [
             f"{basis}, level {self.level}, profile {profile.name} {profile.version} (sha256 {profile.sha256[:12]})",
-            f"GPUs expected {len(node.slots)}, on the bus {sum(g.on_bus for g in found)}, by NVML "
-            f"{sum(g.by_nvml for g in found)}; {found[0].name or found[0].pci_id if found else 'none found'}",
+            f"GPUs expected {len(node.slots)}, on the bus {self._seen(node.name, 'bus')}, by NVML "
+            f"{self._seen(node.name, 'NVML')}; {found[0].name or found[0].pci_id if found else 'none as expected'}",
             f"driver {node.driver or 'unknown'}, CUDA {node.cuda or 'unknown'}; "
             f"{len(clauses)} clauses on {sum(len(self.inventory.parts(c.per)) for c in clauses)} parts",
             *(f"assumed: {text}" for text in self.inventory.assumptions),
@@ -176,9 +177,18 @@ class Acceptance:
         return Recording(Local(), settings.record, site=settings.site) if settings.record else Local()
 
     def _node_name(self, transport: Transport) -> str:
-        if isinstance(transport, Replay):
-            return transport.meta.nodes[0]
-        return node_name(self.site, socket.gethostname())
+        if not isinstance(transport, Replay):
+            return node_name(self.site, socket.gethostname())
+        recorded = transport.meta.nodes
+        if not recorded:
+            raise TransportError(f"expected a recorded node in {transport.directory}, found none; record one")
+        name = node_name(self.site, recorded[0])
+        if name not in recorded:
+            raise InventoryError(
+                f"expected node {name} of the site file in the recording, found {', '.join(recorded)}; "
+                "declare that node, or leave the site file out"
+            )
+        return name
 
     def _open(self, transport: Transport, name: str) -> None:
         settings, site = self.settings, self.site
@@ -200,6 +210,9 @@ class Acceptance:
         self.profile: Profile = profile or load("base")
         self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)
         self.basis, self.basis_note = self._basis(transport)
+        self.inventory = dataclasses.replace(
+            self.inventory, assumptions=(*self.inventory.assumptions, *self._differences(name))
+        )
         self.level = settings.level or (
             site.level if site and site.level else max(c.level for c in self.profile.clauses)
         )
@@ -216,6 +229,24 @@ class Acceptance:
             probes=self._probes,
         )
         self.conclude({}, finished=False)
+
+    def _differences(self, name: str) -> list[str]:
+        """What was asked for or found otherwise than the site file says, to be printed beside the assumptions."""
+        said = []
+        doc = self._node_docs[name].node_doc
+        if doc and doc.hostname != name:
+            said.append(f"{name} calls itself {one_line(doc.hostname)[:64]}")
+        agreed = self.site.level if self.site else 0
+        if agreed and self.settings.level and self.settings.level != agreed:
+            said.append(f"level {self.settings.level} was asked for on the command line; the site file says {agreed}")
+        return said
+
+    def _seen(self, name: str, where: str) -> int:
+        """How many GPUs the bus or NVML shows on a node, expected or not."""
+        found = self._node_docs[name]
+        if where == "bus":
+            return len(found.node_doc.gpus) if found.node_doc else 0
+        return len(found.nvml_doc.gpus) if found.nvml_doc else 0
 
     def _basis(self, transport: Transport) -> tuple[str, str]:
         if isinstance(transport, Replay):
@@ -285,6 +316,10 @@ class Acceptance:
                     )
                 )
         return entries
+
+    def _host(self, name: str) -> str:
+        found = self._node_docs.get(name)
+        return found.node_doc.hostname if found and found.node_doc else ""
 
     def _nvlinks(self, part: Part) -> str:
         found = self._node_docs.get(part.node)

@@ -269,6 +269,8 @@ class Driving:
         for clause, part in findings[:_SHOWN_FINDINGS]:
             reporter.write_sep("_", f"{clause.id} [{part.part}]")
             reporter.write_line(clause.sentence)
+            if self._config.option.tbstyle == "no":
+                reporter.write_line(part.line)
             for line in finding_block(part, clause):
                 reporter.write_line(line)
         if len(findings) > _SHOWN_FINDINGS:

@@ -23,6 +23,10 @@ class TransportError(GpuReadyError):
     """A node could not be reached, or a command could not be started there."""
 
 
+class RecordingEndedError(TransportError):
+    """A command was recorded, but not as often as it is asked for now."""
+
+
 class ToolError(GpuReadyError):
     """A tool is missing, ended badly or did not end in time."""
 

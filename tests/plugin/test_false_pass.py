@@ -240,7 +240,12 @@ def test_a_run_that_is_killed_says_incomplete(accept: Accept, pytester: pytest.P
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "slow", *REPLAY, str(SUITES)]
     environment = {**os.environ, "PYTHONPATH": str(accept.path)}
     process = subprocess.Popen(
-        command, cwd=accept.path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        cwd=accept.path,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # nohup and & ignore it for their children
     )
     reached = accept.path / "reached"
     end = time.monotonic() + 60

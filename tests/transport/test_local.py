@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -97,7 +96,11 @@ def test_ctrl_c_ends_the_child_too(tmp_path: Path) -> None:
         "from pytest_gpuready.model import Command\n"
         f"Local().run(Command(node='n', argv=('sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 300'), timeout_s=200))\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ}, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # nohup and & ignore it for their children
+    )
     end = time.monotonic() + 30
     while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()) and time.monotonic() < end:
         time.sleep(0.02)

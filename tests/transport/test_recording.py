@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from pytest_gpuready.errors import TransportError
+from pytest_gpuready.errors import RecordingEndedError, TransportError
 from pytest_gpuready.model import Command
 from pytest_gpuready.transport.local import Local
 from pytest_gpuready.transport.recording import Recording, read_meta
@@ -24,12 +25,15 @@ def test_a_recorded_command_is_replayed_as_it_was(tmp_path: Path) -> None:
     assert read_meta(tmp_path / "r").nodes == ["node01"]
 
 
-def test_repeats_come_in_order_and_the_last_one_stays(tmp_path: Path) -> None:
-    """Asked again, a replay gives the next recorded result, then the last again."""
+def test_repeats_come_in_order_and_end(tmp_path: Path) -> None:
+    """Asked again, a replay gives the next recorded result, and invents none beyond the last."""
     recording = Recording(Local(), tmp_path / "r")
     first, second = recording.run(echo("x")), recording.run(echo("x"))
     replay = Replay(tmp_path / "r")
-    assert [replay.run(echo("x")).started for _ in range(3)] == [first.started, second.started, second.started]
+    asked = [dataclasses.replace(echo("x"), repeat=number) for number in range(3)]
+    assert [replay.run(command).started for command in asked[:2]] == [first.started, second.started]
+    with pytest.raises(RecordingEndedError, match="expected result 3 of 'echo x', found 2"):
+        replay.run(asked[2])
 
 
 @pytest.mark.parametrize("command", [echo("other"), echo("x", node="node02")])

@@ -9,6 +9,7 @@ again. Each raw output also lies under `evidence/`, named by its sha256.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import hashlib
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_gpuready.errors import StoreError, TransportError
+from pytest_gpuready.errors import RecordingEndedError, StoreError, TransportError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import Transport
@@ -50,7 +51,9 @@ class Store:
             return self.read(key) or self._write(key, self._run(command, Taken()))
 
     def again(self, key: str, command: Command, *, runs: int) -> Taken:
-        """The results of this scope with at least `runs` of them: retests are run where they are missing.
+        """The results of this scope with `runs` of them: retests are run where they are missing.
+
+        A recording that holds no retest leaves it at what was measured.
 
         Raises:
             StoreError: the run directory cannot be read, written or locked.
@@ -58,7 +61,11 @@ class Store:
         with self._lock(key, patience_s=command.timeout_s * runs + 60):
             taken = self.read(key) or Taken()
             while not taken.problem and len(taken.results) < runs:
-                taken = self._write(key, self._run(command, taken))
+                try:
+                    retest = dataclasses.replace(command, repeat=len(taken.results))
+                    taken = self._write(key, self._run(retest, taken))
+                except RecordingEndedError:
+                    break
             return taken
 
     def put(self, key: str, taken: Taken) -> None:
@@ -91,6 +98,8 @@ class Store:
     def _run(self, command: Command, before: Taken) -> Taken:
         try:
             result = self._transport.run(command)
+        except RecordingEndedError:
+            raise
         except TransportError as error:
             return Taken(results=before.results, problem=str(error))
         return Taken(results=[*before.results, result])

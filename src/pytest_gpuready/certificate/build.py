@@ -34,7 +34,7 @@ from pytest_gpuready.certificate.document import (
 from pytest_gpuready.certificate.lines import action_text, finding_line, one_line
 from pytest_gpuready.certificate.sentences import sentences, titles
 from pytest_gpuready.judge import Found
-from pytest_gpuready.model import Clause, Measurement, Outcome, Part, Status, Verdict
+from pytest_gpuready.model import Clause, Measurement, Outcome, Part, Problem, Status, Verdict
 from pytest_gpuready.model.units import show
 
 NOT_TESTED = "no test of this run judged it"
@@ -176,13 +176,17 @@ def _cell(findings: Findings, clause: Clause, part: Part, records: Sequence[Reco
     return _Cell(clause=clause, part=part, verdict=verdict, found=found)
 
 
-def _counts_against(cell: _Cell, findings: Findings) -> bool:
+def _hidden(cell: _Cell) -> bool:
+    """True where a virtual machine hides what a clause asks for, and the clause allows that."""
+    return cell.verdict.outcome is Outcome.OBSERVED and isinstance(cell.found, Problem)
+
+
+def _counts_against(cell: _Cell) -> bool:
     """True where a cell without a limit or verdict stands in the way of ACCEPTED."""
     if not cell.clause.required:
         return False
     if cell.verdict.outcome is Outcome.OBSERVED:
-        virtual = findings.inventory.node(cell.part.node).virtual
-        return not (cell.clause.hidden_in_vm and virtual and not isinstance(cell.found, Measurement))
+        return not _hidden(cell)
     return cell.verdict.outcome.open
 
 
@@ -194,7 +198,7 @@ def _status(cells: Sequence[_Cell], facts: Facts, findings: Findings | None) -> 
     if findings is not None:
         for cell in cells:
             outcome = cell.verdict.outcome
-            bad = (outcome is Outcome.FAIL and cell.clause.required) or _counts_against(cell, findings)
+            bad = (outcome is Outcome.FAIL and cell.clause.required) or _counts_against(cell)
             if not bad:
                 continue
             rejected |= outcome is Outcome.FAIL
@@ -240,8 +244,15 @@ def _says(status: Status, facts: Facts, cells: Sequence[_Cell], reached: int) ->
     if not facts.finished:
         return "The run has not ended. Nothing on this page is a verdict yet."
     if status is Status.ACCEPTED:
+        excluded = len({c.clause.id for c in cells if c.clause.excluded})
+        hidden = len({c.clause.id for c in cells if c.clause.required and _hidden(c)})
+        but = [f"{excluded} that the site file excludes"] if excluded else []
+        but += [f"{hidden} that the virtual machine hides"] if hidden else []
+        every = (
+            f"Every required clause of the profile, but for {' and '.join(but)}," if but else "Every required clause"
+        )
         return (
-            "Every required clause of the profile was measured on every expected part and lies inside its limit. "
+            f"{every} was measured on every expected part and lies inside its limit. "
             f"Level {reached} of {facts.level_asked}."
         )
     failed = sorted({c.part.label for c in cells if c.verdict.outcome is Outcome.FAIL and c.clause.required})
@@ -261,7 +272,7 @@ def _do_next(status: Status, facts: Facts, cells: Sequence[_Cell], findings: Fin
     if findings is None:
         return []
     if facts.basis == "replay":
-        return [f"pytest -m level{facts.level_asked} on the node itself"]
+        return [f"on the node itself: pytest --pyargs pytest_gpuready.suites -m level{facts.level_asked}"]
     steps: list[str] = []
     if status is Status.REJECTED:
         for cell in cells:

@@ -56,7 +56,7 @@ def _add(
     attributes = {
         "name": _clean(name),
         "timestamp": certificate.started.split("+")[0],
-        "hostname": _clean(certificate.nodes[0].name if certificate.nodes else "unknown"),
+        "hostname": _clean(_host(certificate)),
         "time": "0",
         **{key: str(value) for key, value in counts.items()},
     }
@@ -74,6 +74,11 @@ def _add(
     ):
         ET.SubElement(properties, "property", name=key, value=_clean(text))
     suite.extend(cases)
+
+
+def _host(certificate: Certificate) -> str:
+    node = certificate.nodes[0] if certificate.nodes else None
+    return (node.host or node.name) if node else "unknown"
 
 
 def _case(suite: str, clause: ClauseEntry, part: PartEntry) -> ET.Element:

@@ -11,11 +11,12 @@ from pytest_gpuready.model import Measurement, Node, Part, Slot
 from pytest_gpuready.model.units import show
 
 
-def node_entries(findings: Findings, nvlinks: Callable[[Part], str]) -> list[NodeEntry]:
-    """Every expected node with every expected GPU, present or not."""
+def node_entries(findings: Findings, host: Callable[[str], str], nvlinks: Callable[[Part], str]) -> list[NodeEntry]:
+    """Every expected node with every expected GPU, present or not; `host` says what a machine calls itself."""
     return [
         NodeEntry(
             name=node.name,
+            host=one_line(host(node.name)),
             system=one_line(node.system),
             system_serial=one_line(node.system_serial),
             kernel=one_line(node.kernel),

@@ -13,11 +13,13 @@ class Command:
     """One command on one node.
 
     `argv` is a list of words, never a shell line. `timeout_s` is a deadline on the node for the whole process group.
+    `repeat` is 0 for the first run of it and counts retests; only a replay looks at it.
     """
 
     node: str
     argv: tuple[str, ...]
     timeout_s: float
+    repeat: int = 0
 
     def __post_init__(self) -> None:
         if not self.argv:

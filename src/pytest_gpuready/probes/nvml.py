@@ -73,7 +73,7 @@ def _run(node: Node, result: CommandResult) -> list[Answer]:
     answers: list[Answer] = [_driver(node, document, seen)]
     for slot in node.slots:
         gpu = expected.get(slot.bdf)
-        answers.append(_presence(slot, gpu, document, seen))
+        answers.append(_presence(node, slot, gpu, document, seen))
         if gpu is None:
             says = _missing(slot, document)
             answers += [not_measured(m, slot.part, says, seen) for m in (*READINGS, TOPOLOGY)]
@@ -83,12 +83,18 @@ def _run(node: Node, result: CommandResult) -> list[Answer]:
     return answers
 
 
-def _presence(slot: Slot, gpu: GpuDoc | None, document: NvmlDoc, seen: tuple[str, ...]) -> Answer:
+def _presence(node: Node, slot: Slot, gpu: GpuDoc | None, document: NvmlDoc, seen: tuple[str, ...]) -> Answer:
+    on_bus = slot.gpu is not None and slot.gpu.on_bus
+    if gpu is not None and not on_bus:
+        says = f"{slot.part.label}: NVML answers for {gpu.bdf}, the PCI bus does not show it; make /sys/bus/pci visible"
+        return not_measured(PRESENT, slot.part, says, seen)
     if gpu is not None:
         value, detail = ANSWERED, " ".join(filter(None, (gpu.name, gpu.uuid)))
     else:
-        value = SILENT if slot.gpu is not None and slot.gpu.on_bus else ABSENT
+        value = SILENT if on_bus else ABSENT
         detail = _why_silent(slot, document)
+        if node.extra_gpus and value == ABSENT:
+            detail += f"; a GPU that nobody expects is at {', '.join(node.extra_gpus[:4])}: declared wrongly or swapped"
     return Measurement(metric=PRESENT, part=slot.part.name, value=value, detail=detail, evidence=seen)
 
 

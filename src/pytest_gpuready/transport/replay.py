@@ -1,8 +1,8 @@
 """Answers commands from a recording: the same judgement on recorded output; no hardware is touched.
 
-A command is found by node and words. Asked again, it gets the next recorded result of the same command, then the last
-one again: a retest of a recorded value is that value. A command that was not recorded is a `TransportError`, never an
-empty answer.
+A command is found by node and words, a retest by its number. Beyond what was recorded there is nothing: a replay
+invents no second measurement. A command that was not recorded is a `TransportError`, never
+an empty answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 from collections import defaultdict
 from pathlib import Path
 
-from pytest_gpuready.errors import TransportError
+from pytest_gpuready.errors import RecordingEndedError, TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport.recording import SITE, RecordingMeta, read_meta, read_results
 
@@ -29,12 +29,12 @@ class Replay:
         self._results: dict[tuple[str, tuple[str, ...]], list[CommandResult]] = defaultdict(list)
         for result in read_results(directory):
             self._results[result.command.node, result.command.argv].append(result)
-        self._asked: dict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
 
     def run(self, command: Command) -> CommandResult:
         """The recorded result of this command.
 
         Raises:
+            RecordingEndedError: the command was recorded, but not that often.
             TransportError: the recording has no such command.
         """
         key = (command.node, command.argv)
@@ -44,6 +44,9 @@ class Replay:
                 f"{command.node}: expected a recorded result of {command.line!r}, found none in "
                 f"{self.directory.name}/; record the node again"
             )
-        result = results[min(self._asked[key], len(results) - 1)]
-        self._asked[key] += 1
-        return dataclasses.replace(result, command=command)
+        if command.repeat >= len(results):
+            raise RecordingEndedError(
+                f"{command.node}: expected result {command.repeat + 1} of {command.line!r}, found {len(results)} in "
+                f"{self.directory.name}/; record the node again"
+            )
+        return dataclasses.replace(results[command.repeat], command=command)
