@@ -96,6 +96,26 @@ def test_a_list_matches_by_address_uuid_and_serial(site_of: SiteOf) -> None:
     assert "a GPU 0 (serial 1650000000002): declared in module 7, found in module 3" in inventory.assumptions
 
 
+def test_two_entries_for_one_gpu_are_an_error(site_of: SiteOf) -> None:
+    """An address and a serial number of the same card would hide a missing one: both are named with the line."""
+    site = site_of(
+        f"site: 1\nnodes:\n  a:\n    gpus:\n      - {{serial: '1650000000000'}}\n      - {{bdf: '{bdf(0)}'}}\n"
+    )
+    with pytest.raises(InventoryError) as caught:
+        one(site, healthy(2))
+    assert str(caught.value) == (
+        "site.yaml line 6 $.nodes.a.gpus[1]: expected every GPU once, found serial 1650000000000 and 0000:19:00.0 "
+        "to be the same one at 0000:19:00.0; keep one"
+    )
+
+
+def test_a_board_with_two_gpus_has_one_serial_number(site_of: SiteOf) -> None:
+    """The serial number takes the GPU of its board that no other entry names, in whatever order they stand."""
+    board = node_found([pci_gpu(0), pci_gpu(1)], [gpu_doc(0, serial="B1"), gpu_doc(1, serial="B1")])
+    _, node = one(site_of(f"site: 1\nnodes: {{a: {{gpus: [{{serial: B1}}, {{bdf: '{bdf(0)}'}}]}}}}\n"), board)
+    assert [s.bdf for s in node.slots] == [bdf(1), bdf(0)]
+
+
 def test_a_missing_listed_gpu_keeps_name_and_module(site_of: SiteOf) -> None:
     """The empty slot of a serial number that is not there can still be found by a technician."""
     site = site_of("site: 1\nnodes: {a: {gpus: [{serial: 'X1', module: 5}, {bdf: '0000:ff:00.0'}]}}\n")
@@ -300,3 +320,30 @@ def test_what_the_site_file_says_against_the_profile_is_an_error(site_of: SiteOf
     everything = "".join(f"  - {{clause: {c.id}, reason: x}}\n" for c in H200.clauses)
     with pytest.raises(InventoryError, match="expected a required clause of level 1 to remain"):
         choose_profile(site_of("site: 1\nexclude:\n" + everything), "h200-sxm", {})
+
+
+def test_the_look_for_the_gpus_cannot_be_excluded(site_of: SiteOf) -> None:
+    """A missing GPU is never excused by taking GPU-1 out."""
+    with pytest.raises(InventoryError) as caught:
+        choose_profile(site_of("site: 1\nexclude: [{clause: GPU-1, reason: x}]\n"), "h200-sxm", {})
+    assert str(caught.value) == (
+        "site.yaml line 2 $.exclude[0].clause: expected every declared GPU to be looked for, "
+        "found GPU-1 (gpu.present) excluded; declare fewer GPUs instead"
+    )
+
+
+@pytest.mark.parametrize(("option", "name"), [("h200-sxm", "h200-sxm"), (None, "base")])
+def test_a_level_without_clauses_is_an_error(site_of: SiteOf, option: str | None, name: str) -> None:
+    """A level that nothing is promised for cannot be aimed at, with a profile and without."""
+    says = rf"line 2 \$\.level: expected 1 or 2: profile {name} has clauses up to level 2, found level: 4; correct one"
+    with pytest.raises(InventoryError, match=says):
+        choose_profile(site_of("site: 1\nlevel: 4\n"), option, {})
+    assert choose_profile(site_of("site: 1\nlevel: 2\n"), "h200-sxm", {}) == H200
+
+
+def test_an_unknown_profile_is_told_with_its_line(site_of: SiteOf) -> None:
+    """A site file that names no shipped profile gets the near name, at its line."""
+    with pytest.raises(
+        ProfileError, match=r"site\.yaml line 2 \$\.profile: .*found 'h200' \(did you mean 'h200-sxm'\?\)"
+    ):
+        choose_profile(site_of("site: 1\nprofile: h200\n"), None, {})

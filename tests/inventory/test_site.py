@@ -34,7 +34,7 @@ def test_the_manuals_example_loads(site_of: SiteOf) -> None:
     assert site.nodes == (DeclaredNode(name="node01", count=8, nvlink="full", virtual=False),)
     assert site.environment == {"NCCL_NVLS_ENABLE": "0"}
     assert site.exclude == (
-        Exclusion(clause="GPU-10", reason="one uncorrected error in the history of module 3 is agreed"),
+        Exclusion(clause="GPU-19", reason="the batch system sets persistence mode before each job"),
     )
     assert len(site.sha256) == 64
 
@@ -52,9 +52,14 @@ def test_the_schema_file_is_made_from_the_types() -> None:
 
 
 def test_the_schema_refuses_what_the_loader_refuses() -> None:
-    """An unknown key and a count of 0 are refused by the schema too."""
+    """An unknown key, a count of 0, dcgm and a UUID without GPU- are refused by the schema too."""
     schema = json.loads(SCHEMA.read_text())
-    for wrong in ({"site": 1, "profil": "x"}, {"site": 1, "nodes": {"a": {"gpus": 0}}}):
+    for wrong in (
+        {"site": 1, "profil": "x"},
+        {"site": 1, "nodes": {"a": {"gpus": 0}}},
+        {"site": 1, "diagnostics": "dcgm"},
+        {"site": 1, "nodes": {"a": {"gpus": [{"uuid": "00000000-0000-4000-8000-000000000002"}]}}},
+    ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
 
@@ -75,7 +80,22 @@ def test_a_list_of_gpus_keeps_order_and_form(site_of: SiteOf) -> None:
     ("text", "says"),
     [
         ("nodes: {}\n", "site.yaml line 1 $: expected the key 'site', found none; add it"),
-        ("site: 2\n", "site.yaml line 1 $.site: expected one of 1, found 2"),
+        ("site: 2\n", "site.yaml line 1 $.site: expected 1, found 2; correct it"),
+        ("site: '1'\n", "line 1 $.site: expected the number 1, found text '1'; remove the quotes"),
+        ("site: 1\nnodes: {a: {gpus: '2'}}\n", "gpus: expected the number 2, found text '2'; remove the quotes"),
+        ("site: 1\nnodes: {a: {virtual: 'false'}}\n", "virtual: expected true or false, found 'false'; rem"),
+        (
+            "site: 1\ndiagnostics: dcgm\n",
+            "site.yaml line 2 $.diagnostics: expected builtin, found 'dcgm'; dcgm is not run by this version; say",
+        ),
+        ("site: 1\ndiagnostics: both\n", "expected builtin, found 'both'; dcgm is not run by this version"),
+        ("site: 1\ndiagnostics: buildin\n", "expected builtin, found 'buildin' (did you mean 'builtin'?); correct it"),
+        (
+            "site: 1\nnodes:\n  a:\n    gpus:\n      - {uuid: 00000000-0000-4000-8000-000000000002}\n",
+            "site.yaml line 5 $.nodes.a.gpus[0].uuid: expected a UUID like GPU-0a1b2c3d-4e5f-4071-8293-a4b5c6d7e8f9 "
+            "(the GPU- belongs to it), found '00000000-0000-4000-8000-000000000002'; correct it",
+        ),
+        ("site: 1\nnodes: {a: {gpus: [{uuid: GPU-00000000}]}}\n", "(the GPU- belongs to it), found 'GPU-00000000'"),
         ("site: 1\nlevel: 5\n", "site.yaml line 2 $.level: expected 1 to 4, found 5"),
         ("site: 1\nlevel: 0\n", "site.yaml line 2 $.level: expected 1 to 4, found 0"),
         ("site: 1\nprovidr: x\n", "found the key 'providr' (did you mean 'provider'?)"),
@@ -89,7 +109,10 @@ def test_a_list_of_gpus_keeps_order_and_form(site_of: SiteOf) -> None:
         ("site: 1\nnodes:\n  a: {gpus: [{bdf: '1'}]}\n", "line 3 $.nodes.a.gpus[0].bdf: expected a PCI address"),
         ("site: 1\nnodes: {a: {gpus: [{module: 1}]}}\n", "expected exactly one of bdf, uuid, serial, found none"),
         ("site: 1\nnodes: {a: {gpus: [{uuid: a, serial: b}]}}\n", "found uuid and serial; keep one"),
-        ("site: 1\nnodes: {a: {gpus: [{serial: 165}]}}\n", "$.nodes.a.gpus[0].serial: expected text"),
+        (
+            "site: 1\nnodes: {a: {gpus: [{serial: 165}]}}\n",
+            "$.nodes.a.gpus[0].serial: expected text, found 165; put it in quotes",
+        ),
         (
             "site: 1\nnodes:\n  a:\n    gpus:\n      - {bdf: '0000:19:00.0'}\n      - {bdf: '19:00.0'}\n",
             "site.yaml line 6 $.nodes.a.gpus[1]: expected every GPU once, found 0000:19:00.0 twice; keep one",
@@ -99,7 +122,10 @@ def test_a_list_of_gpus_keeps_order_and_form(site_of: SiteOf) -> None:
             "$.nodes.a.gpus[1].module: expected one GPU per module, found module 1 twice",
         ),
         ("site: 1\nnodes: {a: {nvlink: half}}\n", "$.nodes.a.nvlink: expected"),
-        ("site: 1\nenvironment: {NCCL_DEBUG: 1}\n", "$.environment.NCCL_DEBUG: expected text, found 1; quote it"),
+        (
+            "site: 1\nenvironment: {NCCL_DEBUG: 1}\n",
+            "$.environment.NCCL_DEBUG: expected text, found 1; put it in quotes",
+        ),
         ("site: 1\nenvironment: {PATH: x}\n", "$.environment.PATH: expected text of the form ^(NCCL|CUDA)_"),
         ("site: 1\nexclude: [{clause: GPU-1}]\n", "$.exclude[0]: expected the key 'reason', found none; add it"),
         ("site: 1\nexclude: [{clause: GPU-1, reason: ' '}]\n", "$.exclude[0].reason: expected something here"),

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from pytest_gpuready.errors import InventoryError, ProfileError
 from pytest_gpuready.parse import yaml_file
-from pytest_gpuready.parse.yaml_file import MAX_BYTES, YamlFile, dollar, load_yaml, nearest, read_yaml, shown
+from pytest_gpuready.parse.yaml_file import (
+    MAX_BYTES,
+    YamlFile,
+    dollar,
+    load_yaml,
+    nearest,
+    nearest_word,
+    read_yaml,
+    shown,
+)
 
 
 def load(text: str | bytes) -> YamlFile:
@@ -97,9 +106,14 @@ def test_both_loaders_of_pyyaml_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a: !!int 1.5\n", "leave the tag out"),
         ("a: !!float x\n", "leave the tag out"),
         ("<<: {b: 1}\n", "found a merge key (<<)"),
-        ("1: a\n", "expected text as key, found '1'; quote it"),
+        ("1: a\n", "expected text as key, found '1'; put it in quotes"),
         ("? [a, b]\n: c\n", "expected text as key"),
         ("a: [1\n", "x.yaml line 2: expected YAML"),
+        ("a:\n\tb: 1\n", "x.yaml line 2: expected YAML, found a tab; indent with spaces"),
+        ("a:\n  b: 1\n\tc: 2\n", "x.yaml line 3: expected YAML, found a tab; indent with spaces"),
+        ("a:\n  b: 1\n  \tc: 2\n", "x.yaml line 3: expected YAML, found a tab; indent with spaces"),
+        ("\ta: 1\n", "x.yaml line 1: expected YAML, found a tab; indent with spaces"),
+        ("a: |\n\tx\n", "x.yaml line 2: expected YAML, found a tab; indent with spaces"),
         ("--- 1\n--- 2\n", "expected YAML"),
         ("", "x.yaml line 1: expected a mapping, found an empty file; fill it in"),
         ("# nothing\n", "found an empty file"),
@@ -114,6 +128,16 @@ def test_what_is_not_plain_yaml_is_one_line(text: str | bytes, says: str) -> Non
     refused = refusal(text)
     assert says in refused
     assert "\n" not in refused
+
+
+def test_both_parsers_of_pyyaml_say_tab(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without libyaml the words of PyYAML differ, and ours do not."""
+
+    class Slow(yaml.SafeLoader):
+        yaml_implicit_resolvers = yaml_file._Loader.yaml_implicit_resolvers
+
+    monkeypatch.setattr(yaml_file, "_Loader", Slow)
+    assert refusal("a:\n  b: 1\n\tc: 2\n") == "x.yaml line 3: expected YAML, found a tab; indent with spaces"
 
 
 def test_an_alias_bomb_is_refused_before_it_grows() -> None:
@@ -162,6 +186,17 @@ def test_a_near_word_is_suggested() -> None:
     """A misspelt key gets its neighbour, an unrelated one nothing."""
     assert nearest("celing", ["ceiling", "cite"]) == " (did you mean 'ceiling'?)"
     assert nearest("zzz", ["ceiling"]) == ""
+
+
+def test_a_word_that_starts_as_written_comes_first() -> None:
+    """h200 means h200-sxm and not b200, whatever the case; two letters are too few to say which."""
+    names = ["a100-80-sxm", "b200", "gb200", "h100-sxm", "h200-sxm", "h200-nvl-141-of-a-long-name"]
+    assert nearest_word("h200", names) == "h200-sxm"
+    assert nearest_word("H100", names) == "h100-sxm"
+    assert nearest_word("a100", names) == "a100-80-sxm"
+    assert nearest_word("h200-smx", names) == "h200-sxm"
+    assert nearest_word("h2", ["h200-sxm-of-a-long-name"]) == ""
+    assert nearest_word("", names) == ""
 
 
 @settings(max_examples=300, deadline=None)

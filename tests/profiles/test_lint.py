@@ -65,12 +65,12 @@ def test_a_sound_clause_has_no_findings(tmp_path: Path) -> None:
         (clause(f"ceiling: 63, unit: GB/s, {SOURCE}"), "expected exactly one of at_least, at_most, equals, uniform, found none"),
         (clause(f"equals: fast, ceiling: 63, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit.equals: expected a number"),
         (clause(f"at_least: 1, {SOURCE}", metric="ecc.mode", unit='""'), "$.clauses.A-1.limit.at_least: expected equals or uniform (ecc.mode is a word)"),
-        (clause(f"equals: 4.0, {SOURCE}", metric="nvlink.version", unit='""'), "$.clauses.A-1.limit.equals: expected a word (quote it)"),
+        (clause(f"equals: 4.0, {SOURCE}", metric="nvlink.version", unit='""'), "$.clauses.A-1.limit.equals: expected a word (put it in quotes)"),
         (clause(f"equals: true, {SOURCE}", metric="ecc.mode", unit='""'), "$.clauses.A-1.limit.equals: expected a whole number or a number or text, found True"),
         (clause("", metric="pcie.h2d.bandwith"), "$.clauses.A-1.metric: expected a known metric, found 'pcie.h2d.bandwith' (did you mean 'pcie.h2d.bandwidth'?)"),
         (clause("", "context: [xid.hardwear]"), "$.clauses.A-1.context[0]: expected a known metric, found 'xid.hardwear' (did you mean 'xid.hardware'?)"),
-        (clause("", "gate: true, required: false"), "$.clauses.A-1.gate: expected a gate to be required"),
-        (clause("", "headline: Fast, required: false"), "$.clauses.A-1.headline: expected headlines on required clauses only"),
+        (clause("", "gate: true, required: false"), "$.clauses.A-1.gate: expected no gate on a clause that is not required, found required: false; say gate: false beside it"),
+        (clause("", "headline: Fast, required: false"), '$.clauses.A-1.headline: expected no headline on a clause that is not required, found required: false; say headline: "" beside it'),
         (clause(f"at_least: 50, ceiling: 63, unit: GB/s, {SOURCE}", "not_applicable: no bus"), "$.clauses.A-1.limit: expected no limit beside not_applicable"),
         (clause(f"at_least: 50, ceiling: 63, unit: GB/s, {SOURCE}").replace("action: look, ", ""), "$.clauses.A-1.limit: expected an action beside a limit"),
         (clause("").replace("action: look", 'action: "reseat {modul}"'), "$.clauses.A-1.action: expected one of {node}, {gpu}, {module}, {bdf}, {upstream}, found '{modul}'"),
@@ -84,7 +84,7 @@ def test_a_sound_clause_has_no_findings(tmp_path: Path) -> None:
         (clause("").replace("suite: pcie_link, ", ""), "$.clauses.A-1: expected the key 'suite', found none"),
         (clause("", "gaet: true"), "found the key 'gaet' (did you mean 'gate'?)"),
         (clause("", "needs: nvlnk"), "$.clauses.A-1.needs: expected"),
-        (clause("").replace('"1"', "1.10"), "line 2 $.version: expected text, found 1.1; quote it"),
+        (clause("").replace('"1"', "1.10"), "line 2 $.version: expected text, found 1.1; put it in quotes"),
         (clause("").replace("  A-1:", "  a1:"), "$.clauses.a1: expected text of the form"),
         (clause("").replace('["10de:2335"]', '["10DE:2335"]'), "$.pci_ids[0]: expected text of the form"),
         (clause("").replace('["10de:2335"]', '["10de:2335", "10de:2335"]'), "$.pci_ids[1]: expected every id once"),
@@ -119,6 +119,35 @@ def test_a_finding_names_the_file_that_said_it(tmp_path: Path) -> None:
     (tmp_path / "child.yaml").write_text('profile: child\nextends: parent.yaml\nversion: "1"\ntitle: C\n')
     (found,) = profiles.findings(tmp_path / "child.yaml")
     assert (found.file, found.line) == ("parent.yaml", 7)
+
+
+OWN = 'profile: ours\nextends: h200-sxm\nversion: "1"\ntitle: O\nclauses:\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("  GPU-10: {required: false}\n", 'line 6 $.clauses.GPU-10.required: expected no gate on a clause that is not required, found required: false; say gate: false beside it'),
+        ("  GPU-1:\n    required: false\n", 'line 7 $.clauses.GPU-1.required: expected no gate and no headline on a clause that is not required, found required: false; say gate: false and headline: "" beside it'),
+        ("  GPU-1: {required: false, gate: false}\n", 'line 6 $.clauses.GPU-1.required: expected no headline on a clause that is not required, found required: false; say headline: "" beside it'),
+        ("  GPU-11: {gate: true}\n", "line 6 $.clauses.GPU-11.gate: expected no gate on a clause that is not required, found required: false; say gate: false beside it"),
+        ("  GPU-24: {metric: xid.hardware, unit: ''}\n", "line 6 $.clauses.GPU-24.metric: expected no unit (xid.hardware has it so), found 'C'; correct the unit"),
+        ("  PCIE-50: {limit: {at_least: 1}}\n", "line 6 $.clauses.PCIE-50: no clause PCIE-50 in h200-sxm; did you mean PCIE-5? A new one needs suite, level, metric and per"),
+        ("  SITE-7: {required: false}\n", "line 6 $.clauses.SITE-7: no clause SITE-7 in h200-sxm; correct the id, or give a new one suite, level, metric and per"),
+        ("  PCIE-5: {limit: {at_least: '54', ceiling: 63.0, unit: GB/s, source: {kind: contract, cite: x}}}\n", "line 6 $.clauses.PCIE-5.limit.at_least: expected the number 54, found text '54'; remove the quotes"),
+    ],
+)  # fmt: skip
+def test_a_childs_mistake_is_one_line_in_the_child(tmp_path: Path, text: str, line: str) -> None:
+    """What a child says against what it inherits is told once, at the child's line, with what to do."""
+    assert lines(tmp_path, OWN + text) == [line]
+
+
+def test_a_new_clause_that_lacks_a_key_is_told_which(tmp_path: Path) -> None:
+    """A child's clause that has a metric is meant as a new one: each missing key is a finding."""
+    found = lines(tmp_path, OWN + "  SITE-1: {metric: pcie.replays, unit: per TB, per: gpu}\n")
+    assert len(found) == 2
+    assert "expected the key 'suite'" in found[0]
+    assert "expected the key 'level'" in found[1]
 
 
 def test_a_child_cannot_silently_judge_what_its_parent_calls_absent(tmp_path: Path) -> None:

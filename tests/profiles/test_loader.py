@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,16 @@ def test_an_unknown_name_gets_its_neighbour() -> None:
         profiles.load("h200-smx")
 
 
+def test_an_unknown_parent_is_told_with_its_line(tmp_path: Path) -> None:
+    """`extends` with a name or a file that is not there names the child's file, line and the near name."""
+    path = write(tmp_path, OWN.replace("extends: h200-sxm", "extends: h200"))
+    with pytest.raises(ProfileError, match=r"ours\.yaml line 3 \$\.extends: expected one of .*did you mean 'h200-sxm'"):
+        profiles.load(path)
+    path = write(tmp_path, OWN.replace("extends: h200-sxm", "extends: theirs.yaml"))
+    with pytest.raises(ProfileError, match=r"line 3 \$\.extends: .* found none called 'theirs\.yaml'"):
+        profiles.load(path)
+
+
 def test_a_file_may_not_take_a_shipped_name(tmp_path: Path) -> None:
     """A certificate that says h200-sxm means the shipped profile."""
     path = write(tmp_path, OWN.replace("profile: ours", "profile: h200-sxm"))
@@ -126,6 +137,23 @@ def test_the_manuals_example_loads(tmp_path: Path) -> None:
     copy = shown.clause("PCIE-5")
     assert copy
     assert str(copy.limit) == ">= 54 GB/s"
+    assert {c.id for c in shown.clauses if c != profiles.load("h200-sxm").clause(c.id)} == {
+        "PCIE-5",
+        "GPU-10",
+        "GPU-19",
+    }
+
+
+def test_the_manual_tells_the_sample_of_every_baseline() -> None:
+    """The table of docs/profiles.md has a row for each shipped limit that is a baseline, with its sample."""
+    manual = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text()
+    told = set(re.findall(r"^\| `([a-z0-9-]+)` \| ([A-Z]+-\d+) [^|]*\| (\d+)", manual, flags=re.MULTILINE))
+    assert told == {
+        (name, clause.id, str(clause.limit.source.sample))
+        for name in profiles.names()
+        for clause in profiles.load(name).clauses
+        if clause.limit and clause.limit.source.kind == "baseline"
+    }
 
 
 def test_too_many_ancestors_are_an_error(tmp_path: Path) -> None:

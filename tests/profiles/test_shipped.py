@@ -76,6 +76,20 @@ def test_published_healthy_copies_are_not_rejected(name: str, slowest: float) ->
     assert clause.limit.at_least <= slowest <= clause.limit.ceiling
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_datasheet_is_a_document_with_a_name(name: str) -> None:
+    """Whoever wants to check a limit finds whose document it is from, not only the model's name."""
+    cites = [c.limit.source.cite for c in profiles.load(name).clauses if c.limit and c.limit.source.kind == "datasheet"]
+    assert cites
+    assert all(cite.startswith(("NVIDIA ", "server makers' ")) for cite in cites)
+
+
+def test_no_action_asks_for_what_does_not_exist() -> None:
+    """There are no waivers yet, so no action sends anybody to agree one."""
+    for name in profiles.names():
+        assert not [c.id for c in profiles.load(name).clauses if "waiver" in c.action]
+
+
 def test_unverified_copies_have_no_limit() -> None:
     """B200, GB200 and L40S promise no copy bandwidth, the A100 none from the GPU."""
     for name in ("b200", "gb200", "l40s"):

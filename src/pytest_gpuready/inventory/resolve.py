@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 
 from pytest_gpuready import profiles
-from pytest_gpuready.errors import InventoryError
+from pytest_gpuready.errors import InventoryError, ProfileError
 from pytest_gpuready.inventory.found import NodeFound, gpus_found, pci_ids, unplaced
-from pytest_gpuready.inventory.site import DeclaredGpu, DeclaredNode, Site, contradictions
+from pytest_gpuready.inventory.listed import listed, named_twice
+from pytest_gpuready.inventory.site import DeclaredNode, Site, contradictions, level_unknown
 from pytest_gpuready.model import Clause, Gpu, Inventory, Node, Part, Profile, Slot
 from pytest_gpuready.parse.yaml_file import shown
 
@@ -35,6 +36,9 @@ def choose_profile(site: Site | None, option: str | None, docs: Mapping[str, Nod
         InventoryError: two profiles are named, it does not fit the GPUs found, or the site file contradicts it.
     """
     ids = pci_ids(docs)
+    unknown = profiles.unknown(site.profile) if site and site.profile else ""
+    if site and unknown:
+        raise ProfileError(site.wrong(("profile",), unknown))
     named = profiles.load(site.profile, relative_to=site.directory) if site and site.profile else None
     if option:
         chosen = profiles.load(option)
@@ -43,6 +47,9 @@ def choose_profile(site: Site | None, option: str | None, docs: Mapping[str, Nod
             raise InventoryError(site.wrong(("profile",), says))
     profile = profiles.load(option) if option else named or profiles.for_pci_ids(ids)
     if profile is None:
+        aims_too_high = level_unknown(site, profiles.load("base")) if site else ""
+        if aims_too_high:
+            raise InventoryError(aims_too_high)
         return None
     if ids and profile.pci_ids and not set(ids) & set(profile.pci_ids):
         says = (
@@ -50,9 +57,9 @@ def choose_profile(site: Site | None, option: str | None, docs: Mapping[str, Nod
             f"{', '.join(profile.pci_ids)}; name the right one, or the machine is not the one agreed"
         )
         raise InventoryError(site.wrong(("profile",), says) if site and named else f"profile {shown(option)}: {says}")
-    lines = contradictions(site, profile) if site else ()
-    if lines:
-        raise InventoryError("\n".join(lines))
+    lines = (*contradictions(site, profile), level_unknown(site, profile)) if site else ()
+    if any(lines):
+        raise InventoryError("\n".join(filter(None, lines)))
     reasons = {excluded.clause: excluded.reason for excluded in site.exclude} if site else {}
     clauses = tuple(dataclasses.replace(c, excluded=reasons.get(c.id, "")) for c in profile.clauses)
     return dataclasses.replace(profile, clauses=clauses)
@@ -73,7 +80,8 @@ def resolve(
     `profile` is what `choose_profile` chose, `option` what the command line named.
 
     Raises:
-        InventoryError: a node answered that the site file does not declare, or two nodes have one name.
+        InventoryError: a node answered that the site file does not declare, two nodes have one name, or two entries
+            of the site file name one GPU.
     """
     assumptions: list[str] = []
     if profile is None:
@@ -86,6 +94,14 @@ def resolve(
     nodes: list[Node] = []
     problems: dict[str, str] = {}
     pairs = _pairs(site, docs)
+    twice = [
+        line
+        for _, declared, found in pairs
+        if site and declared and found
+        for line in named_twice(site, declared, gpus_found(found))
+    ]
+    if twice:
+        raise InventoryError("\n".join(twice))
     several = len(pairs) > 1
     for name, declared, found in pairs:
         found_or_nothing = found or NodeFound(node="the node did not answer", nvml="")
@@ -141,7 +157,7 @@ def _node(
     if node and not node.pci_visible:
         assumptions.append("no PCI bus is visible: GPUs are known by NVML alone")
     if declared and declared.gpus:
-        slots, extra = _listed(name, declared.gpus, gpus, assumptions)
+        slots, extra = listed(name, declared.gpus, gpus, assumptions)
     else:
         count = declared.count if declared else 0
         if not count:
@@ -182,51 +198,6 @@ def _assumed_count(found: NodeFound, gpus: tuple[Gpu, ...], assumptions: list[st
     how = "found on the PCI bus" if on_bus == count else ", ".join(said)
     assumptions.append(f"expected {count} GPU{'s' if count > 1 else ''}: {how}")
     return count
-
-
-def _listed(
-    name: str, declared: tuple[DeclaredGpu, ...], gpus: tuple[Gpu, ...], assumptions: list[str]
-) -> tuple[tuple[Slot, ...], tuple[Gpu, ...]]:
-    """Slots in the order of the list, and GPUs that no entry names.
-
-    A GPU on the bus that does not answer NVML has no UUID and no serial: it takes the place of a GPU that is missing
-    by UUID or serial, since otherwise a dead GPU would count as a missing and an unexpected one.
-    """
-    taken: dict[int, Gpu] = {}
-    left = list(gpus)
-    for index, entry in enumerate(declared):
-        match = next((gpu for gpu in left if _matches(entry, gpu)), None)
-        if match:
-            taken[index] = match
-            left.remove(match)
-            if entry.module >= 0 and match.module >= 0 and entry.module != match.module:
-                part = Part(node=name, index=index)
-                assumptions.append(
-                    f"{part.label} ({entry}): declared in module {entry.module}, found in module {match.module}"
-                )
-    for index, entry in enumerate(declared):
-        silent = next((gpu for gpu in left if not gpu.uuid and not gpu.serial), None)
-        if index not in taken and entry.key != "bdf" and silent:
-            taken[index] = silent
-            left.remove(silent)
-            label = Part(node=name, index=index).label
-            assumptions.append(f"{label} ({entry}): taken to be the GPU at {silent.bdf}, which NVML does not identify")
-    slots = tuple(
-        Slot(
-            part=Part(node=name, index=index),
-            expected_bdf=entry.value if entry.key == "bdf" else "",
-            expected_module=entry.module,
-            declared=str(entry),
-            gpu=taken.get(index),
-        )
-        for index, entry in enumerate(declared)
-    )
-    return slots, tuple(left)
-
-
-def _matches(entry: DeclaredGpu, gpu: Gpu) -> bool:
-    value = {"bdf": gpu.bdf, "uuid": gpu.uuid, "serial": gpu.serial}[entry.key]
-    return bool(value) and value.lower() == entry.value.lower()
 
 
 def _virtual(declared: DeclaredNode | None, found: NodeFound, assumptions: list[str]) -> str:

@@ -1,12 +1,13 @@
 """The site file: what customer and provider declare to be there. What is not declared is assumed, and printed.
 
-Waivers, fabric, host role, containers and serving endpoints are not known to this version; a file that names them
-does not load, so nobody believes that they were looked at.
+This version measures with its built-in engine alone and knows no waivers, fabric, host role, containers or serving
+endpoints: a file that names DCGM or one of these does not load, so nobody believes that they were looked at.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ from msgspec import Meta
 from pytest_gpuready.errors import InventoryError
 from pytest_gpuready.inventory.found import bdf_of
 from pytest_gpuready.model import Profile
-from pytest_gpuready.parse.yaml_file import Path_, YamlFile, nearest, one_line, read_yaml, shown
+from pytest_gpuready.parse.yaml_file import Finding, Path_, YamlFile, nearest, one_line, read_yaml, shown
 from pytest_gpuready.parse.yaml_shape import shape_findings, to_struct
 
 Text = Annotated[str, Meta(max_length=400)]
@@ -25,6 +26,10 @@ NodeName = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Variable = Annotated[str, Meta(pattern="^(NCCL|CUDA)_[A-Z0-9_]{1,80}$")]
 Setting = Annotated[str, Meta(max_length=200)]  # a node reports no more of a value
 Module = Annotated[int, Meta(ge=0, le=255)]
+UUID = r"[Gg][Pp][Uu]-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+Uuid = Annotated[str, Meta(min_length=1, max_length=400, extra_json_schema={"pattern": f"^{UUID}$"})]
+PRESENT = "gpu.present"
+NOT_RUN = "dcgm is not run by this version; say builtin, or leave the key out"
 Count = Annotated[int, Meta(ge=1, le=256)]
 
 
@@ -36,7 +41,7 @@ class GpuEntry(Entry, frozen=True, kw_only=True):
     """One expected GPU, named by exactly one of address, UUID and serial number, and the module it sits in."""
 
     bdf: Filled | None = None
-    uuid: Filled | None = None
+    uuid: Uuid | None = None
     serial: Filled | None = None
     module: Module | None = None
 
@@ -65,7 +70,7 @@ class SiteEntry(Entry, frozen=True, kw_only=True):
     agreement: Text = ""
     profile: Filled | None = None
     level: Annotated[int, Meta(ge=1, le=4)] | None = None
-    diagnostics: Literal["dcgm", "builtin", "both"] | None = None
+    diagnostics: Literal["builtin"] | None = None
     nodes: dict[NodeName, NodeEntry] = {}
     environment: dict[Variable, Setting] = {}
     exclude: list[ExcludeEntry] = []
@@ -140,7 +145,7 @@ def load_site(path: Path) -> Site:
     file = read_yaml(path, InventoryError)
     wrong = shape_findings(file, SiteEntry)
     if wrong:
-        raise InventoryError("\n".join(str(found) for found in wrong))
+        raise InventoryError("\n".join(str(_explained(found, file)) for found in wrong))
     entry = to_struct(file.data, SiteEntry)
     lines: list[str] = []
     nodes = tuple(_node(file, name, node, lines) for name, node in entry.nodes.items())
@@ -167,13 +172,15 @@ def load_site(path: Path) -> Site:
 def contradictions(site: Site, profile: Profile) -> tuple[str, ...]:
     """Everything that the site file says against its profile, one line each."""
     lines = []
-    known = [clause.id for clause in profile.clauses]
+    known = {clause.id: clause for clause in profile.clauses}
     for index, excluded in enumerate(site.exclude):
+        at = ("exclude", index, "clause")
         if excluded.clause not in known:
             says = f"expected a clause of the profile {profile.name}, found {shown(excluded.clause)}"
-            lines.append(
-                site.wrong(("exclude", index, "clause"), f"{says}{nearest(excluded.clause, known)}; correct it")
-            )
+            lines.append(site.wrong(at, f"{says}{nearest(excluded.clause, known)}; correct it"))
+        elif known[excluded.clause].metric == PRESENT:
+            says = f"expected every declared GPU to be looked for, found {excluded.clause} ({PRESENT}) excluded"
+            lines.append(site.wrong(at, f"{says}; declare fewer GPUs instead"))
     for node in site.nodes:
         if node.nvlink == "full" and not profile.nvlink:
             says = f"expected nvlink: none, found full: {profile.title} ({profile.name}) has no NVLink; correct one"
@@ -186,10 +193,27 @@ def contradictions(site: Site, profile: Profile) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def level_unknown(site: Site, profile: Profile) -> str:
+    """An error line where the site file aims at a level that the profile has no clause of, "" where it does not."""
+    levels = sorted({clause.level for clause in profile.clauses})
+    if not site.level or site.level in levels:
+        return ""
+    has = f"profile {profile.name} has clauses up to level {levels[-1]}, found level: {site.level}"
+    return site.wrong(("level",), f"expected {' or '.join(map(str, levels))}: {has}; correct one")
+
+
 def json_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the site file."""
     schema: dict[str, Any] = msgspec.json.schema(SiteEntry)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "gpuready-site/1", **schema}
+
+
+def _explained(found: Finding, file: YamlFile) -> Finding:
+    """The finding, in words of its own where the value is one that later versions may know."""
+    said = file.data.get("diagnostics") if isinstance(file.data, dict) else None
+    if found.path == "$.diagnostics" and said in ("dcgm", "both"):
+        return replace(found, says=f"expected builtin, found {shown(said)}; {NOT_RUN}")
+    return found
 
 
 def _node(file: YamlFile, name: str, entry: NodeEntry, lines: list[str]) -> DeclaredNode:
@@ -222,6 +246,10 @@ def _gpu(file: YamlFile, at: Path_, entry: GpuEntry, lines: list[str]) -> Declar
         return None
     ((key, value),) = given.items()
     text = bdf_of(value) if key == "bdf" else value.strip()
+    if key == "uuid" and not re.fullmatch(UUID, text):
+        says = "expected a UUID like GPU-0a1b2c3d-4e5f-4071-8293-a4b5c6d7e8f9 (the GPU- belongs to it)"
+        lines.append(str(file.finding((*at, key), f"{says}, found {shown(value)}; correct it")))
+        return None
     if not text:
         says = f"expected a PCI address like 0000:19:00.0, found {shown(value)}; correct it"
         lines.append(str(file.finding((*at, key), says)))

@@ -23,6 +23,8 @@ from pytest_gpuready.errors import GpuReadyError
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
 MAX_SHOWN = 60
+MIN_START = 3
+"""Characters from which on the start of a word says which word is meant."""
 
 Path_ = tuple[str | int, ...]
 """Way from the root of a file to a value: ("clauses", "GPU-3", "limit", "unit")."""
@@ -105,10 +107,23 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def nearest_word(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The known word that was probably meant, "" where none is near; first one that starts with what was written.
+
+    `cutoff` is how much the two must have in common, 0 to 1.
+    """
+    words = list(known)
+    start = word.strip().casefold()
+    longer = [one for one in words if len(start) >= MIN_START and one.casefold().startswith(start)]
+    near = difflib.get_close_matches(word[:80], longer, n=1, cutoff=0.0)
+    near = near or difflib.get_close_matches(word[:80], words, n=1, cutoff=cutoff)
+    return near[0] if near else ""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """ " (did you mean 'ceiling'?)", or nothing where no known word is near."""
-    near = difflib.get_close_matches(word[:80], list(known), n=1, cutoff=0.6)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = nearest_word(word, known)
+    return f" (did you mean {near!r}?)" if near else ""
 
 
 def read_yaml(path: Path, error: type[GpuReadyError], *, name: str = "") -> YamlFile:
@@ -147,8 +162,11 @@ def load_yaml(raw: bytes, error: type[GpuReadyError], *, name: str, directory: P
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as failed:
         mark = getattr(failed, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        if _tab_at(text, line, mark.column if mark else 0):
+            raise wrong(line, "expected YAML, found a tab; indent with spaces") from failed
         problem = getattr(failed, "problem", None) or getattr(failed, "reason", None) or "something else"
-        raise wrong(mark.line + 1 if mark else 1, f"expected YAML, found {shown(str(problem))}; correct it") from failed
+        raise wrong(line, f"expected YAML, found {shown(str(problem))}; correct it") from failed
     if root is None:
         raise wrong(1, "expected a mapping, found an empty file; fill it in")
     reader = _Reader(name)
@@ -158,6 +176,13 @@ def load_yaml(raw: bytes, error: type[GpuReadyError], *, name: str, directory: P
     return YamlFile(
         name=name, directory=directory, sha256=hashlib.sha256(raw).hexdigest(), data=data, lines=reader.lines
     )
+
+
+def _tab_at(text: str, line: int, column: int) -> bool:
+    """True where the parser stopped at a tab or in a line indented by one: PyYAML words it in three ways."""
+    rows = text.split("\n")
+    row = rows[line - 1] if line <= len(rows) else ""
+    return "\t" in (*row[column : column + 1], *row[: len(row) - len(row.lstrip(" \t"))])
 
 
 def _check_events(text: str, wrong: Callable[[int, str], GpuReadyError]) -> None:
@@ -205,7 +230,7 @@ class _Reader:
                 or not key_node.tag.endswith(":str")
                 or not isinstance(key, str)
             ):
-                self._wrong(line, path, f"expected text as key, found {shown(key)}; quote it")
+                self._wrong(line, path, f"expected text as key, found {shown(key)}; put it in quotes")
                 continue
             if key in plain:
                 self._wrong(line, (*path, key), "expected every key once, found it twice; keep one")

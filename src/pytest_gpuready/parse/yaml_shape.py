@@ -59,13 +59,10 @@ class _Walk:
         if isinstance(kind, inspect.UnionType):
             self._union(kind, value, path)
         elif isinstance(kind, inspect.LiteralType):
-            if value not in kind.values or isinstance(value, bool):
-                words = ", ".join(str(v) for v in kind.values)
-                near = nearest(value, [str(v) for v in kind.values]) if isinstance(value, str) else ""
-                self.wrong(path, f"expected one of {words}, found {shown(value)}{near}; correct it")
+            if not _is_a(kind, value):
+                self._literal(kind, value, path)
         elif not _is_a(kind, value):
-            hint = "quote it" if isinstance(kind, inspect.StrType) and isinstance(value, (int, float)) else "correct it"
-            self.wrong(path, f"expected {_word(kind)}, found {shown(value)}; {hint}")
+            self._other_kind((kind,), value, path)
         elif isinstance(kind, inspect.StructType):
             self._struct(kind, value, path)
         elif isinstance(kind, inspect.DictType) and isinstance(value, dict):
@@ -94,15 +91,40 @@ class _Walk:
                 self.wrong(path, f"expected the key {name!r}, found none; add it")
 
     def _union(self, kind: inspect.UnionType, value: object, path: Path_) -> None:
-        members = kind.types
-        fitting = [t for t in members if _is_a(t, value)]
+        fitting = [t for t in kind.types if _is_a(t, value)]
+        members = tuple(t for t in kind.types if not isinstance(t, inspect.NoneType))  # nobody means "nothing"
         if fitting:
             self.check(fitting[0], value, path)
         elif len(members) == 1:
             self.check(members[0], value, path)
         else:
-            words = " or ".join(dict.fromkeys(_word(t) for t in members))
-            self.wrong(path, f"expected {words}, found {shown(value)}; correct it")
+            self._other_kind(members, value, path)
+
+    def _literal(self, kind: inspect.LiteralType, value: object, path: Path_) -> None:
+        """None of the values that are possible here."""
+        number = _number(value, (kind,))
+        words = [str(v) for v in kind.values]
+        near = nearest(value, words) if isinstance(value, str) else ""
+        if number:
+            self.wrong(path, f"expected the number {number}, found text {shown(value)}; remove the quotes")
+        elif len(words) == 1:
+            self.wrong(path, f"expected {words[0]}, found {shown(value)}{near}; correct it")
+        else:
+            self.wrong(path, f"expected one of {', '.join(words)}, found {shown(value)}{near}; correct it")
+
+    def _other_kind(self, kinds: tuple[inspect.Type, ...], value: object, path: Path_) -> None:
+        """A value of another kind than any that is possible here; quotes are the usual reason, so they are named."""
+        words = " or ".join(dict.fromkeys(_word(kind) for kind in kinds))
+        number = _number(value, kinds)
+        plain = [kind.type if isinstance(kind, inspect.Metadata) else kind for kind in kinds]
+        hint, found = "correct it", shown(value)
+        if number:
+            words, found, hint = f"the number {number}", f"text {found}", "remove the quotes"
+        elif isinstance(value, (int, float)) and any(isinstance(kind, inspect.StrType) for kind in plain):
+            hint = "put it in quotes"
+        elif isinstance(value, str) and any(isinstance(kind, inspect.BoolType) for kind in plain):
+            hint = _SWITCH.get(value.casefold(), hint)
+        self.wrong(path, f"expected {words}, found {found}; {hint}")
 
     def _bounds(self, kind: inspect.Type, value: object, path: Path_) -> None:
         low, high = getattr(kind, "ge", None), getattr(kind, "le", None)
@@ -145,6 +167,32 @@ def _is_a(kind: inspect.Type, value: object) -> bool:
         return value in kind.values and not isinstance(value, bool)
     expected = _PYTHON.get(type(kind), ())
     return isinstance(value, expected) and (bool in expected or not isinstance(value, bool))
+
+
+_SWITCH: dict[str, str] = {
+    "true": "remove the quotes",
+    "false": "remove the quotes",
+    "yes": "write true",
+    "on": "write true",
+    "no": "write false",
+    "off": "write false",
+}
+"""Words that other readers of YAML take for true or false -> what to do."""
+
+
+def _number(value: object, kinds: tuple[inspect.Type, ...]) -> str:
+    """The number in a text that stands where a number is expected, "" where there is none in it."""
+    text = value.strip() if isinstance(value, str) else ""
+    for kind in kinds:
+        plain = kind.type if isinstance(kind, inspect.Metadata) else kind
+        whole = re.fullmatch(r"[-+]?[0-9]{1,18}", text)
+        if isinstance(plain, inspect.LiteralType) and whole and int(text) in plain.values:
+            return text
+        if isinstance(plain, inspect.IntType) and whole:
+            return text
+        if isinstance(plain, inspect.FloatType) and (whole or re.fullmatch(r"[-+]?[0-9]{0,18}\.[0-9]{1,18}", text)):
+            return text
+    return ""
 
 
 def _word(kind: inspect.Type) -> str:

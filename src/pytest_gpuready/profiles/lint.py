@@ -10,7 +10,7 @@ import datetime
 import string
 from typing import Any
 
-from pytest_gpuready.parse.yaml_file import nearest, shown
+from pytest_gpuready.parse.yaml_file import nearest, nearest_word, shown
 from pytest_gpuready.profiles.merge import Merged
 from pytest_gpuready.profiles.metrics import METRICS, UNITS, Metric
 
@@ -50,6 +50,13 @@ def _head(merged: Merged) -> None:
 
 
 def _clause(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
+    if clause in merged.added and not {"suite", "level", "metric"} & entry.keys():
+        parent, known = merged.added[clause]
+        near = nearest_word(clause, known, cutoff=0.75)  # the numbers of two ids are often the same
+        new = "suite, level, metric and per"
+        todo = f"did you mean {near}? A new one needs {new}" if near else f"correct the id, or give a new one {new}"
+        merged.finding(clause, (), f"no clause {clause} in {parent}; {todo}")
+        return
     missing = [key for key in ("suite", "level", "metric", "per") if key not in entry]
     for key in missing:
         merged.finding(clause, (), f"expected the key {key!r}, found none; add it, or correct the id of the clause")
@@ -78,7 +85,7 @@ def _metric(merged: Merged, clause: str, entry: dict[str, Any], metric: Metric) 
         says = (
             f"expected {metric.per} ({entry['metric']} is measured per {metric.per}), found {entry['per']}; correct it"
         )
-        merged.finding(clause, ("per",), says)
+        merged.finding(clause, ("per",), says, against="metric")
     _unit(merged, clause, ("unit",), metric)
 
 
@@ -92,15 +99,16 @@ def _unit(merged: Merged, clause: str, at: tuple[str, ...], metric: Metric) -> N
         says = f"expected one of {', '.join(UNITS)}, found {shown(unit)}{nearest(unit, UNITS)}; correct the unit"
     else:
         says = f"expected {metric.unit or 'no unit'} ({name} has it so), found {shown(unit)}; correct the unit"
-    merged.finding(clause, at, says)
+    merged.finding(clause, at, says, against="metric")
 
 
 def _role(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
-    required = entry.get("required", True)
-    if entry.get("gate", False) and not required:
-        merged.finding(clause, ("gate",), "expected a gate to be required, found required: false; say gate: false")
-    if entry.get("headline", "") and not required:
-        merged.finding(clause, ("headline",), 'expected headlines on required clauses only; say headline: ""')
+    promises = {"gate": "gate: false", "headline": 'headline: ""'}
+    kept = [key for key in promises if entry.get(key)]
+    if kept and not entry.get("required", True):
+        say = " and ".join(promises[key] for key in kept)
+        says = f"expected no {' and no '.join(kept)} on a clause that is not required, found required: false"
+        merged.finding(clause, (kept[0],), f"{says}; say {say} beside it", against="required")
     if entry.get("not_applicable", "") and "limit" in entry:
         says = 'expected no limit beside not_applicable, found both; drop one (a child may say not_applicable: "")'
         merged.finding(clause, ("limit",), says)
@@ -173,7 +181,7 @@ def _kind(limit: dict[str, Any], metric: Metric, name: str, wrong: Any) -> None:
         if metric.word and bound in limit:
             wrong((bound,), f"expected equals or uniform ({name} is a word), found {bound}; correct it")
     if "equals" in limit and isinstance(limit["equals"], str) is not metric.word:
-        wanted = "a word (quote it)" if metric.word else "a number"
+        wanted = "a word (put it in quotes)" if metric.word else "a number"
         wrong(("equals",), f"expected {wanted} for {name}, found {shown(limit['equals'])}; correct it")
 
 

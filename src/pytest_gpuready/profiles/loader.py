@@ -64,6 +64,17 @@ def for_pci_ids(ids: Collection[str]) -> Profile | None:
     return load(best[0][0])
 
 
+def unknown(name_or_path: str) -> str:
+    """Expected, found and what to do, where this is neither a shipped name nor the name of a file; "" where it is."""
+    if _is_path(name_or_path) or name_or_path in names():
+        return ""
+    near = nearest(name_or_path, names())
+    return (
+        f"expected one of {', '.join(names())}, or a file ending in .yaml, found {shown(name_or_path)}{near}; "
+        "correct the name"
+    )
+
+
 def _shipped_ids(name: str) -> Sequence[str]:
     """Without loading the profile: one of many is asked for."""
     data = _read_shipped(name).data
@@ -82,12 +93,8 @@ def _load_shipped(name: str) -> Profile:
 
 @functools.cache
 def _read_shipped(name: str) -> YamlFile:
-    if name not in names():
-        known = ", ".join(names())
-        raise ProfileError(
-            f"profile {shown(name)}: expected one of {known}, or a file ending in .yaml{nearest(name, names())}; "
-            "correct the name"
-        )
+    if unknown(name):
+        raise ProfileError(f"profile: {unknown(name)}")
     return read_yaml(SHIPPED / f"{name}.yaml", ProfileError)
 
 
@@ -110,6 +117,11 @@ def _read_chain(leaf: YamlFile) -> list[YamlFile]:
         extends = data.get("extends", "") if isinstance(data, dict) else ""
         if not extends or not isinstance(extends, str):
             return chain
+        wrong = unknown(extends)
+        if _is_path(extends) and not (chain[0].directory / extends).exists():
+            wrong = f"expected a profile file, found none called {shown(extends)} beside this one; correct the name"
+        if wrong:
+            raise ProfileError(str(chain[0].finding(("extends",), wrong)))
         parent = _read_shipped(extends) if not _is_path(extends) else _read_file(extends, chain[0].directory)
         if _identity(parent) in seen:
             found = chain[0].finding(("extends",), f"expected ancestors that end, found {shown(extends)} again")

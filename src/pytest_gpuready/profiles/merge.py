@@ -19,12 +19,22 @@ class Merged:
     clauses: dict[str, dict[str, Any]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
+    added: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Clause that a child adds -> name of its parent, and the clauses known there."""
     _said: dict[tuple[str, str], YamlFile] = field(default_factory=dict)
     _last: dict[str, YamlFile] = field(default_factory=dict)
+    _chain: list[YamlFile] = field(default_factory=list)
 
-    def finding(self, clause: str, steps: Path_, says: str) -> None:
-        """Add a finding about a clause, at the line that said the field last."""
-        file = self._said.get((clause, str(steps[0])), self._last[clause]) if steps else self._last[clause]
+    def finding(self, clause: str, steps: Path_, says: str, *, against: str = "") -> None:
+        """Add a finding about a clause, at the line that said the field last.
+
+        `against` is the field that it does not fit with: where a younger file said that one, the line is there.
+        """
+        key = str(steps[0]) if steps else ""
+        file = self._said.get((clause, key), self._last[clause])
+        other = self._said.get((clause, against))
+        if other and self._chain.index(other) > self._chain.index(file):
+            file, steps = other, (against,)
         self.findings.append(file.finding(("clauses", clause, *steps), says))
 
     def head_finding(self, path: Path_, says: str) -> None:
@@ -36,8 +46,9 @@ def merge(chain: list[YamlFile]) -> Merged:
 
     A clause that a child calls not applicable loses its inherited limit. Notes add up; PCI ids are the child's alone.
     """
-    merged = Merged(leaf=chain[-1], head={"nvlink": False, "nvswitch": False, "notes": []})
+    merged = Merged(leaf=chain[-1], head={"nvlink": False, "nvswitch": False, "notes": []}, _chain=chain)
     for file in chain:
+        parent = str(merged.head.get("profile", "")), tuple(merged.clauses)
         wrong = shape_findings(file, ProfileEntry)
         merged.findings.extend(wrong)
         data: dict[str, Any] = file.data if isinstance(file.data, dict) else {}
@@ -54,6 +65,8 @@ def merge(chain: list[YamlFile]) -> Merged:
             ):
                 merged.broken.add(clause)
                 continue
+            if file is not chain[0] and clause not in merged.clauses:
+                merged.added[clause] = parent
             inherited = dict(merged.clauses.get(clause, {}))
             if entry.get("not_applicable"):
                 inherited.pop("limit", None)
