@@ -84,6 +84,62 @@ def marginal() -> Certificate:
     return _certificate(nodes=[_node("node01", 2)], values={("PCIE-5", "node01/gpu1"): 52.9})
 
 
+def excluded() -> Certificate:
+    """Two H200 and ten clauses that the site file took out, for two reasons and one without any."""
+    reasons = {f"GPU-{n}": "agreed" for n in range(2, 10)} | {"NVL-1": "Demo/ of the provider"}
+    return _certificate(nodes=[_node("node01", 2)], excluded={**reasons, "PCIE-8": ""})
+
+
+def excluded_rejected() -> Certificate:
+    """Four H200, one of them slow, and the same ten clauses taken out."""
+    base = excluded()
+    reasons = {entry.clause: entry.reason for entry in base.exclusions}
+    return _certificate(
+        nodes=[_node("node01", 4)],
+        values={("PCIE-5", "node01/gpu2"): 6.71},
+        excluded=reasons,
+        status="REJECTED",
+        says="1 clause failed, at node01 GPU 2.",
+    )
+
+
+def virtual() -> Certificate:
+    """Two H200 in a virtual machine that hides three clauses."""
+    node = msgspec.structs.replace(_node("node01", 2), virtual="declared", host="gpu-17")
+    return _certificate(nodes=[node], hidden=("PCIE-4", "PCIE-15", "PCIE-16"))
+
+
+def lost() -> Certificate:
+    """Eight H200 of which GPU 3 is gone: one cause, many clauses without a value, in other words here and there."""
+    part = "node01/gpu3"
+    of_gpu = [c for c in _clauses() if c.per == "gpu" and c.id not in ("GPU-1", "GPU-15") and c.level == 1]
+    gone = "node01 GPU 3 is missing from NVML (NVML shows 7 GPUs); begin with gpu.present"
+    problems = {(c.id, part): gone for c in of_gpu}
+    problems["GPU-28", part] = "node01 GPU 3: no GPU is there, so an empty log says nothing of it"
+    return _certificate(
+        nodes=[_node("node01", 8, missing=part)],
+        values={("GPU-1", part): "absent"},
+        details={("GPU-1", part): "NVML shows 7 GPUs, none at 0000:4c:00.0"},
+        problems=problems,
+        untested={c.id: "blocked by GPU-1 on node01 GPU 3" for c in _clauses() if c.level == 2},
+        status="REJECTED",
+        says="1 clause failed, at node01 GPU 3. Level 0 of 2 reached.",
+        level_reached=0,
+        do_next=["power-cycle node01", "pytest -m level2"],
+    )
+
+
+def foreign() -> Certificate:
+    """Two H200 on a node with two settings that nobody allowed."""
+    return _certificate(
+        nodes=[_node("node01", 2)],
+        values={("GPU-32", "node01"): 2},
+        details={("GPU-32", "node01"): "NCCL_P2P_DISABLE=1, NCCL_IB_DISABLE=1"},
+        status="REJECTED",
+        says="1 clause failed, at node01.",
+    )
+
+
 def rejected() -> Certificate:
     """Eight H200: GPU 5 links at Gen3 x8, GPU 2 gave no copies, one runs unstable, level 2 goes on."""
     bad = "node01/gpu5"
@@ -260,7 +316,7 @@ def hostile(text: str = NASTY) -> Certificate:
         return msgspec.structs.replace(entry, **dict.fromkeys(fields, text))
 
     def node(entry: NodeEntry) -> NodeEntry:
-        fields = ("name", "system", "system_serial", "kernel", "boot_id", "driver", "cuda", "virtual")
+        fields = ("name", "host", "system", "system_serial", "kernel", "boot_id", "driver", "cuda", "virtual")
         return msgspec.structs.replace(entry, **dict.fromkeys(fields, text), gpus=[gpu(g) for g in entry.gpus])
 
     suites = [msgspec.structs.replace(s, title=text, clauses=[clause(c) for c in s.clauses]) for s in base.suites]
@@ -363,6 +419,8 @@ def _certificate(
     untested: dict[str, str] | None = None,
     unstable: dict[tuple[str, str], list[float]] | None = None,
     excluded: dict[str, str] | None = None,
+    hidden: tuple[str, ...] = (),
+    details: dict[tuple[str, str], str] | None = None,
     status: str = "ACCEPTED",
     says: str = (
         "Every required clause of the profile was measured on every expected part and lies inside its limit. "
@@ -372,7 +430,7 @@ def _certificate(
 ) -> Certificate:
     profile = load("h200-sxm")
     values, problems, untested = values or {}, problems or {}, untested or {}
-    unstable, excluded = unstable or {}, excluded or {}
+    unstable, excluded, details = unstable or {}, excluded or {}, details or {}
     files = [
         EvidenceEntry(
             sha256=hashlib.sha256(f"{node.name}{name}".encode()).hexdigest(),
@@ -396,6 +454,9 @@ def _certificate(
         if clause.not_applicable or clause.id in excluded:
             reason = clause.not_applicable or f"excluded by the site file: {excluded[clause.id]}"
             return PartEntry(**common, outcome="NOT APPLICABLE", reason=reason)
+        if clause.id in hidden:
+            reason = "hidden by the virtual machine: a virtual machine shows no bridge of the machine it runs on"
+            return PartEntry(**common, outcome="OBSERVED", reason=reason)
         if clause.id in untested:
             return PartEntry(**common, outcome="NOT TESTED", reason=untested[clause.id])
         if key in problems:
@@ -409,7 +470,7 @@ def _certificate(
             )
         value = values.get(key, unstable.get(key, [_value(clause, index)])[0])
         outcome, margin = _judge(clause, value)
-        common |= {"shown": show(value), "value": value, "margin_percent": margin}
+        common |= {"shown": show(value), "value": value, "margin_percent": margin, "detail": details.get(key, "")}
         if clause.level == 2:
             bad = ("PCIE-1", part) in values
             common["conditions"] = "58 samples under load"
@@ -509,7 +570,13 @@ def _certificate(
         exclusions=[ExclusionEntry(clause=c, reason=r) for c, r in excluded.items()],
         suites=entries,
         counts=Counts(clauses=len(profile.clauses), cells=sum(outcomes.values()), outcomes=dict(outcomes)),
-        environment={"Python": "3.12.3", "pytest": "9.2.0", "NCCL_NVLS_ENABLE": "0", "Command": "pytest -m level2"},
+        environment={
+            "pytest-gpuready": "0.1.0",
+            "python": "3.12.3",
+            "pytest": "9.2.0",
+            **{f"{node.name} kernel": KERNEL for node in nodes},
+            **{f"{node.name} NCCL_NVLS_ENABLE": "0" for node in nodes},
+        },
         evidence=files,
         **fields,
     )

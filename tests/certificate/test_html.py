@@ -9,9 +9,10 @@ import lxml.html
 import msgspec
 import pytest
 
-from pytest_gpuready.certificate.document import Certificate
+from pytest_gpuready.certificate.document import Certificate, ExclusionEntry
 from pytest_gpuready.certificate.html import render
-from pytest_gpuready.certificate.words import WORDS
+from pytest_gpuready.certificate.words import WORDS, source_text
+from pytest_gpuready.certificate.words import said as word_of
 from tests.certificate import samples
 
 ALL: tuple[Callable[[], Certificate], ...] = (
@@ -26,6 +27,11 @@ ALL: tuple[Callable[[], Certificate], ...] = (
     samples.rack,
     samples.one_node_of_72,
     samples.single,
+    samples.excluded,
+    samples.excluded_rejected,
+    samples.virtual,
+    samples.lost,
+    samples.foreign,
     samples.empty,
     samples.hostile,
 )
@@ -103,19 +109,19 @@ def test_every_cell_has_its_word(sample: Callable[[], Certificate]) -> None:
             outcome = _text(span.getparent().getparent().find("th"))
             alike.setdefault(span.get("data-clause"), []).append((int(span.get("data-alike")), outcome))
     for row, clause in zip(rows, clauses, strict=True):
-        outcomes = [part.outcome for part in clause.parts]
+        outcomes = [word_of(part) for part in clause.parts]
         if row.get("data-cells"):
             assert int(row.get("data-cells")) == len(clause.parts)
             assert set(outcomes) == {_text(row.find_class("tag")[0])}
             continue
         told = [outcome for count, outcome in alike.get(clause.id, []) for _ in range(count)]
         for part in clause.parts:
-            said = cells.get((clause.id, part.part))
-            if said is None:
-                assert part.outcome in told, (clause.id, part.part)
-                told.remove(part.outcome)
+            shown = cells.get((clause.id, part.part))
+            if shown is None:
+                assert word_of(part) in told, (clause.id, part.part)
+                told.remove(word_of(part))
             else:
-                assert said.startswith(part.outcome), (clause.id, part.part)
+                assert shown.startswith(word_of(part)), (clause.id, part.part)
         assert told == []
 
 
@@ -228,7 +234,7 @@ def test_not_covered_says_what_is_missing() -> None:
     text = _text(_page(samples.accepted()).find_class("not")[0])
     for said in (
         "Levels 3 and 4 were not asked for.",
-        "GPU-32 The site sets NCCL_NVLS_ENABLE=0 on purpose.",
+        "Excluded by the site fileEXCLUDED 1 clause. All of them stand under the verdict.",
         "Observed without a limit",
         "GPU-15 Page retirement ended with Volta",
         "Inlet air as found.",
@@ -262,7 +268,138 @@ def test_the_page_says_that_it_is_not_signed() -> None:
 
 def test_every_word_is_explained() -> None:
     """Each outcome has a line that says what it means."""
-    page = _page(samples.accepted())
-    said = [_text(row) for row in page.find_class("wordlist")[0].iter("tr")]
+    lines = [_text(row) for row in _page(samples.accepted()).find_class("wordlist")[0].iter("tr")]
     for word in WORDS.values():
-        assert f"{word.outcome} {word.meaning}" in said or f"{word.outcome}{word.meaning}" in said
+        assert (f"{word.outcome}{word.meaning}" in lines) is (word.outcome != "WAIVED")
+
+
+def test_a_waiver_is_explained_where_there_is_one() -> None:
+    """WAIVED has a line as soon as a cell has that word, and none before."""
+    base = samples.rejected()
+    suites = [
+        msgspec.structs.replace(
+            suite,
+            clauses=[
+                msgspec.structs.replace(
+                    clause,
+                    parts=[
+                        msgspec.structs.replace(p, outcome="WAIVED") if p.outcome == "FAIL" else p for p in clause.parts
+                    ],
+                )
+                for clause in suite.clauses
+            ],
+        )
+        for suite in base.suites
+    ]
+    waived = msgspec.structs.replace(base, suites=suites)
+    assert WORDS["WAIVED"].meaning in _text(_page(waived).find_class("wordlist")[0])
+    assert WORDS["WAIVED"].meaning not in _text(_page(base))
+
+
+@pytest.mark.parametrize("sample", [samples.excluded, samples.excluded_rejected])
+def test_every_exclusion_stands_under_the_verdict(sample: Callable[[], Certificate]) -> None:
+    """Page one counts the excluded clauses and names all of them by reason, spelled as given, before the findings."""
+    html = render(sample())
+    note = _text(lxml.html.document_fromstring(html).find_class("excluded")[0])
+    assert note == (
+        "EXCLUDED 10 clauses taken out by the site file, not looked at: "
+        "GPU-2 to GPU-9 (agreed); NVL-1 (Demo/ of the provider); PCIE-8 (no reason given)."
+    )
+    assert html.index('class="sm excluded"') < html.index('class="page1')
+    assert "excluded" not in render(samples.virtual()).split("<main")[1].split('class="page1')[0]
+
+
+def test_no_exclusion_is_dropped() -> None:
+    """Fifty clauses, each taken out for a reason of its own, all stand on page one."""
+    base = samples.accepted()
+    entries = [ExclusionEntry(clause=f"X-{2 * n}", reason=f"reason {n}") for n in range(50)]
+    note = _text(_page(msgspec.structs.replace(base, exclusions=entries)).find_class("excluded")[0])
+    assert all(f"{entry.clause} ({entry.reason})" in note for entry in entries)
+    assert "GPU-32 (the site sets NCCL_NVLS_ENABLE=0 on purpose)" in note
+
+
+def test_excluded_and_hidden_have_their_own_words() -> None:
+    """What the site file took out is not NOT APPLICABLE on the page, what a virtual machine hides not OBSERVED."""
+    page = _page(samples.excluded())
+    rows = {row.get("data-clause"): row for row in page.iter("tr") if row.get("data-clause")}
+    assert _text(rows["GPU-2"].find_class("tag")[0]) == "EXCLUDED"
+    assert _text(rows["GPU-15"].find_class("tag")[0]) == "NOT APPLICABLE"
+    page = _page(samples.virtual())
+    rows = {row.get("data-clause"): row for row in page.iter("tr") if row.get("data-clause")}
+    assert _text(rows["PCIE-4"].find_class("tag")[0]) == "HIDDEN"
+    assert _text(rows["PCIE-7"].find_class("tag")[0]) == "OBSERVED"
+    assert "6 HIDDEN" in _text(page)
+    aside = _text(page.find_class("not")[0])
+    assert "Hidden by the virtual machineHIDDEN PCIE-4, PCIE-15, PCIE-16 A virtual machine shows no bridge" in aside
+    untested = page.find_class("plainrows")[0]
+    assert "HIDDENPCIE-4, PCIE-15, PCIE-16GPU 0 and 1" in _text(untested)
+
+
+def test_a_missing_gpu_is_one_finding() -> None:
+    """What a GPU that is gone left unmeasured is one finding, one diagnosis and one row, and names the cause."""
+    page = _page(samples.lost())
+    items = page.find_class("find")[0].findall("li")
+    assert [_text(item.find_class("tag")[0]) for item in items] == ["FAIL", "NOT MEASURED", "NOT TESTED"]
+    assert re.fullmatch(r"\d\d clauses on GPU 3 have no measurement", _text(items[1].find_class("what")[0]))
+    assert "GPU 3 is absent (NVML shows 7 GPUs, none at 0000:4c:00.0). Begin with GPU-1." in _text(items[1])
+    assert len(page.find_class("diag")) == 2
+    untested = page.find_class("plainrows")[0]
+    assert len([row for row in untested.iter("tr") if "NOT MEASURED" in _text(row)]) == 1
+    assert [_text(tag) for tag in page.find_class("head")[0].find_class("tag")] == ["NOT MEASURED", "NOT TESTED"]
+
+
+def test_only_what_failed_is_red() -> None:
+    """Among neighbours a value is marked where the clause of that very metric is FAIL on a part of the finding."""
+    block = next(
+        d for d in _page(samples.excluded_rejected()).find_class("diag") if "PCIE-5 on GPU 2" in _text(d.find("h3"))
+    )
+    assert [_text(cell) for cell in block.iter("td") if cell.get("class") == "r bad"] == ["\u2715 6.71"]
+
+
+def test_the_measured_time_is_that_of_the_outputs() -> None:
+    """The times are those of the raw outputs; a replay says when it was recorded and, apart from that, judged."""
+    facts = _text(_page(samples.accepted()).find_class("facts")[0])
+    assert "Measured2026-11-30 11:04 UTC" in facts
+    assert "Judged" not in facts
+    page = _page(samples.replay())
+    assert "Recorded2026-11-30 11:04 UTC" in _text(page.find_class("facts")[0])
+    assert "Judged2026-11-30 11:16 UTC" in _text(page.find_class("facts")[0])
+    assert "it was recorded once, 2026-11-30 11:04 UTC" in _text(page)
+    assert "no raw output says when" in _text(_page(samples.empty()))
+
+
+def test_environment_says_whose_it_is() -> None:
+    """Values of a node stand under its name, those of the machine that judged apart from them."""
+    page = _page(samples.virtual())
+    tables = {_text(t.find("caption")): _text(t) for t in page.find_class("pairs")}
+    assert "NCCL_NVLS_ENABLE0" in tables["Environment of node01"]
+    assert "Calls itselfgpu-17" in tables["Environment of node01"]
+    assert "NCCL" not in tables["Environment of the machine that judged"]
+    assert "python3.12.3" in tables["Environment of the machine that judged"]
+    assert "node01, calls itself gpu-17" in _text(page.find_class("facts")[0])
+
+
+def test_sources_and_ceilings_are_whole_on_page_one() -> None:
+    """No source is cut, and a clause with a ceiling shows it whatever its figure."""
+    certificate = samples.accepted()
+    table = _page(certificate).find_class("head")[0]
+    rows = {_text(row.find("th")): row for row in table.iter("tr")}
+    for suite in certificate.suites:
+        for clause in suite.clauses:
+            shown = next((row for name, row in rows.items() if name.startswith(f"{clause.headline}{clause.id} ")), None)
+            if shown is not None and clause.headline:
+                assert " ".join(source_text(clause).split()) in _text(shown.find("th"))
+                ceiling = _text(shown.findall("td")[3])
+                assert (ceiling == "\u2013") is (clause.ceiling is None)
+
+
+def test_so_far_is_said_while_the_run_goes_on() -> None:
+    """The heading of page one says "so far" only as long as the run has not ended."""
+    assert "Promised and measured so far" in render(samples.incomplete())
+    assert "so far" not in render(samples.rejected())
+
+
+def test_a_note_keeps_its_spelling() -> None:
+    """What was replayed is spelled as it is named."""
+    noted = msgspec.structs.replace(samples.replay(), basis_note="demo/ (recorded 2026-11-30)")
+    assert "Replayed: demo/ (recorded 2026-11-30)." in _text(_page(noted).find_class("says")[0])

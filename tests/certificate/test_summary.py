@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry, WatchEntry
+from pytest_gpuready.certificate.document import Certificate, ClauseEntry, ExclusionEntry, PartEntry, WatchEntry
 from pytest_gpuready.certificate.summary import finding_block, summary_lines
 from tests.certificate import samples
 
@@ -19,6 +19,10 @@ EVERY: tuple[Callable[[], Certificate], ...] = (
     samples.replay,
     samples.stand_in,
     samples.rack,
+    samples.excluded_rejected,
+    samples.virtual,
+    samples.lost,
+    samples.foreign,
     samples.empty,
     samples.hostile,
 )
@@ -49,9 +53,50 @@ def test_accepted() -> None:
     """An acceptance names node, basis, level, profile, counts, what came closest and what was excluded."""
     lines = _lines(samples.accepted())
     assert lines[0].startswith("ACCEPTED    node01, basis hardware, level 2 of 2, profile h200-sxm")
-    assert lines[1] == "clauses     57 on 107 parts: 23 OBSERVED, 81 PASS, 3 NOT APPLICABLE; none missing"
-    assert lines[2] == "closest     PCIE-6 Copy from the GPU, pinned 55.30 GB/s on GPU 0, limit >= 50 (+10.6 %)"
-    assert lines[3].startswith("excluded    GPU-32")
+    assert lines[1] == "clauses     57 on 107 parts: 1 EXCLUDED, 23 OBSERVED, 81 PASS, 2 NOT APPLICABLE; none missing"
+    assert lines[2] == "excluded    1 clause: GPU-32 (the site sets NCCL_NVLS_ENABLE=0 on purpose)"
+    assert lines[3] == "closest     PCIE-6 Copy from the GPU, pinned 55.30 GB/s on GPU 0, limit >= 50 (+10.6 %)"
+
+
+@pytest.mark.parametrize("sample", [samples.excluded, samples.excluded_rejected])
+def test_every_exclusion_is_named(sample: Callable[[], Certificate]) -> None:
+    """The terminal counts the excluded clauses and names all of them with their reasons, on any verdict."""
+    assert (
+        "excluded    10 clauses: GPU-2 to GPU-9 (agreed); NVL-1 (Demo/ of the provider); PCIE-8 (no reason"
+        in _lines(sample())
+    )
+
+
+def test_no_exclusion_is_cut() -> None:
+    """However many clauses were taken out, the terminal names each of them."""
+    entries = [ExclusionEntry(clause=f"SUITE-{2 * n}", reason=samples.LONG[: n + 1]) for n in range(150)]
+    lines = _lines(msgspec.structs.replace(samples.accepted(), exclusions=entries))
+    text = " ".join(" ".join(line[12:] for line in lines).split())
+    assert all(f"{entry.clause}, " in text for entry in entries)
+    assert "151 clauses: " in text
+
+
+def test_hidden_is_counted_apart() -> None:
+    """What the virtual machine hides is no observation."""
+    assert any("6 HIDDEN, " in line for line in _lines(samples.virtual()))
+
+
+def test_a_count_names_what_it_counts() -> None:
+    """Where the value alone says nothing, the reason names the things behind it."""
+    assert any(
+        line.startswith(
+            "why         GPU-32 Foreign NCCL or CUDA settings 2 (NCCL_P2P_DISABLE=1, NCCL_IB_DISABLE=1), expected"
+        )
+        for line in _lines(samples.foreign())
+    )
+
+
+def test_a_missing_gpu_is_one_line() -> None:
+    """What a GPU that is gone left unmeasured is one line with its cause."""
+    lines = [line for line in _lines(samples.lost()) if "NOT MEASURED on" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("missing     ")
+    assert "clauses NOT MEASURED on GPU 3: GPU 3 is absent (NVML shows 7 GPUs" in lines[0]
 
 
 def test_marginal_is_named() -> None:

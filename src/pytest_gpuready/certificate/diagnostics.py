@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytest_gpuready.certificate import words
 from pytest_gpuready.certificate.document import Certificate, PartEntry
-from pytest_gpuready.certificate.findings import Finding
+from pytest_gpuready.certificate.findings import Finding, cells
 from pytest_gpuready.certificate.tables import COLUMNS
 
 DIAGNOSED = ("FAIL", "NOT MEASURED", "UNSTABLE")
@@ -19,9 +19,9 @@ LOG_AT_MOST = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """Metrics by parts around a finding, at most COLUMNS parts wide: (metric, ((part, shown, odd), ..)) rows.
+    """Metrics by parts around a finding, at most COLUMNS parts wide: (metric, ((part, shown, bad), ..)) rows.
 
-    `odd` is True where a part of the finding shows what none of the others shows.
+    `bad` is True for a part of the finding on which the clause of that very metric is FAIL.
     """
 
     parts: tuple[str, ...]
@@ -43,6 +43,7 @@ class Diagnosis:
 
 def diagnoses(certificate: Certificate, found: list[Finding]) -> list[Diagnosis]:
     """One for every failure, unstable value and missing measurement, in the order of the findings."""
+    failed = frozenset((clause.metric, part.part) for clause, part in cells(certificate) if part.outcome == "FAIL")
     logs: dict[tuple[str, ...], str] = {}
     watches: dict[str, str] = {}
     done = []
@@ -62,7 +63,7 @@ def diagnoses(certificate: Certificate, found: list[Finding]) -> list[Diagnosis]
             Diagnosis(
                 finding=finding,
                 located=tuple(located.values())[:LOCATED_AT_MOST],
-                neighbours=tuple(neighbours(finding)),
+                neighbours=tuple(neighbours(finding, failed)),
                 watched=() if watch_under else tuple(watched),
                 watch_under=watch_under if watched else "",
                 log=() if log_under else log,
@@ -79,8 +80,8 @@ def _watched(finding: Finding) -> list[PartEntry]:
     return bad + good if bad and finding.outcome != "NOT MEASURED" else bad
 
 
-def neighbours(finding: Finding) -> list[Neighbours]:
-    """The comparison block of the worst part, in tables that fit on paper."""
+def neighbours(finding: Finding, failed: frozenset[tuple[str, str]]) -> list[Neighbours]:
+    """The comparison block of the worst part, in tables that fit on paper; `failed` are all FAILs, (metric, part)."""
     rows = finding.worst.neighbours
     names = sorted({name for values in rows.values() for name in values}, key=words.split_part)
     blocks = [tuple(names[first : first + COLUMNS]) for first in range(0, len(names), COLUMNS)]
@@ -89,29 +90,12 @@ def neighbours(finding: Finding) -> list[Neighbours]:
         Neighbours(
             parts=block,
             rows=tuple(
-                (metric, tuple((name, values.get(name, ""), name in bad and _odd(values, name, bad)) for name in block))
+                (
+                    metric,
+                    tuple((name, values.get(name, ""), name in bad and (metric, name) in failed) for name in block),
+                )
                 for metric, values in rows.items()
             ),
         )
         for block in blocks
     ]
-
-
-def _odd(values: dict[str, str], name: str, bad: set[str]) -> bool:
-    """True where the value lies outside everything that the parts without this finding show."""
-    if name not in values:
-        return False
-    others = [value for other, value in values.items() if other not in bad]
-    numbers = [_number(value) for value in others]
-    here = _number(values[name])
-    known = [number for number in numbers if number is not None]
-    if here is not None and known and len(known) == len(others):
-        return not min(known) <= here <= max(known)
-    return bool(others) and values[name] not in others
-
-
-def _number(text: str) -> float | None:
-    try:
-        return words.number(float(text))
-    except ValueError:
-        return None

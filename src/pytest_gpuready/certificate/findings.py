@@ -1,28 +1,37 @@
 """What stands between a run and ACCEPTED, worst first, equal findings over parts folded into one.
 
 Failures and unstable values are folded by clause; what was not measured or not tested is folded by its reason, because
-one cause (a deadline, a closed gate) usually takes many clauses with it.
+one cause (a deadline, a closed gate, a GPU that is gone) usually takes many clauses with it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
-from pytest_gpuready.certificate.words import number, rank
+from pytest_gpuready.certificate.words import clean, number, part_text, parts_text, rank, said
 
-_BY_REASON = ("NOT MEASURED", "NOT TESTED", "OBSERVED")
+_BY_REASON = ("NOT MEASURED", "NOT TESTED", "OBSERVED", "HIDDEN", "EXCLUDED")
+_PRESENT = "gpu.present"
+"""The metric whose failure explains why nothing else of the part was measured."""
+
+_Cell: TypeAlias = tuple[ClauseEntry, PartEntry]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing to say: an outcome on one clause (or on several with one reason) and the parts it was found on.
 
-    `cells` are (clause, part) pairs, the worst first; there is always at least one.
+    `cells` are (clause, part) pairs, the worst first; there is always at least one. `cause` says where the parts are
+    missing themselves, `follows` names the clause that fails because of it; both are "" elsewhere.
     """
 
     outcome: str
-    cells: tuple[tuple[ClauseEntry, PartEntry], ...]
+    cells: tuple[_Cell, ...]
+    cause: str = ""
+    follows: str = ""
 
     @property
     def clause(self) -> ClauseEntry:
@@ -42,29 +51,67 @@ class Finding:
 
     @property
     def reason(self) -> str:
-        return self.worst.reason
+        """The cause, or what the cells say; the name of the part in front of it goes where there are several."""
+        own = f"{self.worst.label}: " if len(self.parts) > 1 else ""
+        return self.cause or self.worst.reason.removeprefix(own)
+
+    @property
+    def action(self) -> str:
+        return f"begin with {self.follows}" if self.follows else self.worst.action
 
 
-def cells(certificate: Certificate) -> list[tuple[ClauseEntry, PartEntry]]:
+def cells(certificate: Certificate) -> list[_Cell]:
     """Every clause on every part, in the order of the profile."""
     return [(c, p) for suite in certificate.suites for c in suite.clauses for p in c.parts]
 
 
+def counted(certificate: Certificate) -> Counter[str]:
+    """How many cells have which word."""
+    return Counter(said(part) for _, part in cells(certificate))
+
+
+def absences(certificate: Certificate) -> dict[str, _Cell]:
+    """Parts that are not there -> the cell that says so: of such a part nothing else can have a value."""
+    return {p.part: (c, p) for c, p in cells(certificate) if c.metric == _PRESENT and p.outcome == "FAIL"}
+
+
 def by_outcome(certificate: Certificate, outcome: str) -> list[Finding]:
-    """All cells of an outcome, folded, in the order of the profile."""
-    groups: dict[tuple[str, str], list[tuple[ClauseEntry, PartEntry]]] = {}
+    """All cells with this word (see `words.said`), folded, in the order of the profile.
+
+    What missing parts left unmeasured is one finding, whatever the single clauses say about it.
+    """
+    absent = absences(certificate) if outcome == "NOT MEASURED" else {}
+    groups: dict[tuple[str, str], list[_Cell]] = {}
     for clause, part in cells(certificate):
-        if part.outcome == outcome:
-            key = ("", part.reason) if outcome in _BY_REASON else (clause.id, "")
-            groups.setdefault(key, []).append((clause, part))
-    return [Finding(outcome=outcome, cells=tuple(_worst_first(outcome, group))) for group in groups.values()]
+        if said(part) != outcome:
+            continue
+        if part.part in absent:
+            key = (_PRESENT, absent[part.part][1].shown)
+        elif outcome in _BY_REASON:
+            key = ("", part.reason.removeprefix(f"{part.label}: "))
+        else:
+            key = (clause.id, "")
+        groups.setdefault(key, []).append((clause, part))
+    return [_finding(outcome, group, absent, len(certificate.nodes) > 1) for group in groups.values()]
 
 
-def _worst_first(outcome: str, group: list[tuple[ClauseEntry, PartEntry]]) -> list[tuple[ClauseEntry, PartEntry]]:
+def _finding(outcome: str, group: list[_Cell], absent: dict[str, _Cell], many: bool) -> Finding:
+    found = Finding(outcome=outcome, cells=_worst_first(outcome, group))
+    if found.worst.part not in absent:
+        return found
+    clause, part = absent[found.worst.part]
+    seen = clean(part.shown or "missing", 80)
+    if len(found.parts) > 1:
+        return replace(found, cause=f"{parts_text(found.parts, many)} are {seen}", follows=clause.id)
+    detail = f" ({clean(part.detail, 200)})" if part.detail else ""
+    return replace(found, cause=f"{part_text(part.part, many)} is {seen}{detail}", follows=clause.id)
+
+
+def _worst_first(outcome: str, group: list[_Cell]) -> tuple[_Cell, ...]:
     """Of one clause the part with the smallest margin first; the order of the profile otherwise."""
     if outcome in _BY_REASON:
-        return group
-    return sorted(group, key=lambda cell: -1e9 if cell[1].margin_percent is None else cell[1].margin_percent)
+        return tuple(group)
+    return tuple(sorted(group, key=lambda cell: -1e9 if cell[1].margin_percent is None else cell[1].margin_percent))
 
 
 def findings(certificate: Certificate) -> list[Finding]:

@@ -13,14 +13,16 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pytest_gpuready.certificate import page, plots, tables, words
+from pytest_gpuready.certificate import facts, page, plots, tables, uncovered, words
 from pytest_gpuready.certificate.diagnostics import diagnoses
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
-from pytest_gpuready.certificate.findings import Finding, by_outcome, cells, findings, led
+from pytest_gpuready.certificate.findings import by_outcome, cells, counted, findings, led
 from pytest_gpuready.model.units import show
 
 WATCHES_AT_MOST = 24
 """Small multiples drawn on one page; parts with a finding come first, the table under them has all."""
+
+ENVIRONMENTS_AT_MOST = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +50,17 @@ def render(certificate: Certificate) -> str:
     for suite in certificate.suites:
         rows = [tables.row(clause, many) for clause in suite.clauses]
         suites.append((suite, rows, tables.matrices(rows)))
-    counts = certificate.counts.outcomes
+    counts = counted(certificate)
+    node_environments, judging_environment = facts.environment(certificate)
     context: dict[str, Any] = {
         "c": certificate,
         "many": many,
         "hardware": certificate.basis == "hardware",
         "band": band,
-        "footer": f"{page.nodes_text(certificate)} - {certificate.number} - {band.short} - basis {band.basis}",
+        "footer": f"{facts.nodes_text(certificate)} - {certificate.number} - {band.short} - basis {band.basis}",
         "triad": page.triad(certificate, found, many),
-        "facts": page.facts(certificate),
+        "facts": facts.facts(certificate),
+        "measured": facts.measured(certificate),
         "findings": found,
         "leads": led(found),
         "diagnosed": [one.finding for one in diagnosed],
@@ -64,15 +68,18 @@ def render(certificate: Certificate) -> str:
         "other_why": _other_why(certificate),
         "promised": rows_of_page_one,
         "has_bullets": any(isinstance(row, tables.Row) and row.figure == "bullet" for row in rows_of_page_one),
-        "not_covered": page.not_covered(certificate, many),
+        "not_covered": uncovered.not_covered(certificate, many),
+        "exclusions": uncovered.exclusions(certificate),
         "failing": failing,
         "files": {entry.sha256: entry.file for entry in certificate.evidence},
         "gpu_tables": [tables.gpu_table(node) for node in certificate.nodes],
         "suites": suites,
         "counts_text": words.listed([f"{words.grouped(counts[o])} {o}" for o in words.WORST_FIRST if counts.get(o)], 9),
         "watched": watched,
-        "untested": [f for o in (*words.OPEN, "NOT APPLICABLE") for f in _folded(certificate, o)],
-        "environment": [*certificate.environment.items(), ("Made by", certificate.product)],
+        "untested": [f for o in (*words.OPEN, "HIDDEN", "NOT APPLICABLE") for f in by_outcome(certificate, o)],
+        "node_environments": node_environments[:ENVIRONMENTS_AT_MOST],
+        "judging_environment": judging_environment,
+        "glossary": words.glossary(counts),
         "keep": page.node_names(certificate),
         "where": lambda part: page.where_text(certificate, part),
         "watch_figure": _WatchFigures(certificate, many),
@@ -87,12 +94,6 @@ def _other_why(certificate: Certificate) -> list[str]:
     told = tuple(f"{clause.id} {part.outcome} on " for clause, part in cells(certificate))
     lines = [line for line in certificate.why if not line.startswith(told)]
     return [line for line in lines if certificate.finished or line != "the run has not ended"]
-
-
-def _folded(certificate: Certificate, outcome: str) -> list[Finding]:
-    """Cells of an outcome folded by their reason, without what the site file excluded (it stands apart)."""
-    excluded = {entry.clause for entry in certificate.exclusions} if outcome == "NOT APPLICABLE" else set()
-    return [finding for finding in by_outcome(certificate, outcome) if finding.clause.id not in excluded]
 
 
 class _WatchFigures:
@@ -187,12 +188,14 @@ def _environment() -> Environment:
         limit=words.limit_text,
         limit_short=lambda clause: words.limit_text(clause, unit=False),
         part=words.part_text,
+        said=words.said,
         parts=words.parts_text,
         seconds=words.seconds_text,
         shown=show,
         sentence=page.sentence,
         size=words.size_text,
         source=words.source_text,
+        stopped=lambda text: text if text.rstrip().endswith((".", "!", "?")) else f"{text.rstrip()}.",
         suite_counts=tables.suite_counts,
         time=words.time_text,
         typo=words.typo,

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from pytest_gpuready.certificate import findings as found
 from pytest_gpuready.certificate import words
-from pytest_gpuready.certificate.document import Certificate, ClauseEntry, GpuEntry, PartEntry
-from pytest_gpuready.certificate.findings import Finding
+from pytest_gpuready.certificate.document import Certificate, ClauseEntry, GpuEntry, PartEntry, verdict_text
+from pytest_gpuready.certificate.facts import nodes_text
+from pytest_gpuready.certificate.findings import Finding, absences, also_failing
 from pytest_gpuready.certificate.tables import Row, ids_text, row
 from pytest_gpuready.certificate.words import NBSP
 
-LIST_AT_MOST = 8
 ROWS_AT_MOST = 12
 """Page one holds about twelve promises; more of them are folded where they say the same."""
 COMMANDS = ("pytest", "gpuready", "nvidia-smi", "dcgmi", "make")
@@ -36,6 +35,7 @@ class Band:
 def band(certificate: Certificate) -> Band:
     """The verdict with its basis. Seal and green belong to ACCEPTED on hardware after a run that has ended."""
     status = certificate.judged if certificate.finished or certificate.judged != "ACCEPTED" else "INCOMPLETE"
+    verdict = certificate.verdict if status == certificate.judged else verdict_text(status, certificate.basis)
     where = nodes_text(certificate)
     running = "" if certificate.finished else ", run not ended"
     if certificate.basis == "hardware":
@@ -44,70 +44,16 @@ def band(certificate: Certificate) -> Band:
             "REJECTED": ("v-rejected", "g-fail"),
             "INCOMPLETE": ("v-incomplete", "g-nt"),
         }[status]
-        title = f"{status}{running}, {where}: GPU acceptance certificate"
-        return Band(lines=(status,), css=css, glyph=glyph, basis="hardware", title=title, short=status)
-    name = "REPLAY" if certificate.basis == "replay" else "STAND-IN"
+        title = f"{verdict}{running}, {where}: GPU acceptance certificate"
+        return Band(lines=(verdict,), css=css, glyph=glyph, basis="hardware", title=title, short=verdict)
     return Band(
-        lines=(f"{name}: would be", status),
+        lines=(verdict.removesuffix(f" {status}"), status),
         css="v-replay",
-        glyph="g-replay" if name == "REPLAY" else "g-standin",
+        glyph="g-replay" if certificate.basis == "replay" else "g-standin",
         basis=certificate.basis,
-        title=f"{name}: would be {status}{running}, {where}: GPU acceptance test, certifies no hardware",
-        short=f"{name}: would be {status}",
+        title=f"{verdict}{running}, {where}: GPU acceptance test, certifies no hardware",
+        short=verdict,
     )
-
-
-def nodes_text(certificate: Certificate) -> str:
-    names = [words.clean(node.name, 60) for node in certificate.nodes]
-    if len(names) > 3:
-        return f"{len(names)} nodes, {names[0]} to {names[-1]}"
-    return words.listed(names) or "no node"
-
-
-def hardware_text(certificate: Certificate) -> str:
-    """Expected GPUs by model, and how many of them are there."""
-    gpus = [gpu for node in certificate.nodes for gpu in node.gpus]
-    if not gpus:
-        return "no GPU expected"
-    models = list(dict.fromkeys((gpu.name, gpu.memory_mib) for gpu in gpus if gpu.name))
-    said = []
-    for name, mib in models[:3]:
-        count = sum((gpu.name, gpu.memory_mib) == (name, mib) for gpu in gpus)
-        memory = f", {words.grouped(mib)}{NBSP}MiB" if mib else ""
-        said.append(f"{count}{NBSP}\u00d7{NBSP}{words.clean(name, 60)}{memory}")
-    present = sum(gpu.present for gpu in gpus)
-    if present < len(gpus):
-        said.append(f"{present} of {len(gpus)} expected GPUs found")
-    return "; ".join(said) if said else f"{len(gpus)} GPUs expected, {present} found"
-
-
-def facts(certificate: Certificate) -> list[tuple[str, str]]:
-    """Who, what and when, in the order of reading; only what somebody stated."""
-    node = certificate.nodes[0] if len(certificate.nodes) == 1 else None
-    serial = f", serial {words.clean(node.system_serial, 60)}" if node and node.system_serial else ""
-    site, profile = certificate.site, certificate.profile
-    replay = certificate.basis == "replay"
-    said = [
-        ("Recording of" if replay else "Node" if node else "Nodes", nodes_text(certificate) + serial),
-        ("Hardware in the recording" if replay else "Hardware", hardware_text(certificate)),
-    ]
-    if certificate.basis != "hardware":
-        said.append(("Handed over by, to", f"nobody: a {certificate.basis} is not handed over"))
-    elif site is not None:
-        said += [("Handed over by", site.provider)] if site.provider else []
-        agreed = ", ".join(text for text in (site.customer, site.agreement) if text)
-        said += [("Received by", agreed)] if agreed else []
-    until = words.time_text(certificate.issued)
-    until = until[11:] if until[:10] == certificate.started[:10] else until
-    said.append(("Judged" if replay else "Measured", f"{words.time_text(certificate.started)} to {until} UTC"))
-    said.append(("Profile", f"{profile.name} {profile.version}" if profile else "none: unknown hardware"))
-    levels = f"{certificate.level_reached} of {certificate.level_asked} asked for is reached"
-    said.append(("Level", levels + (", kept going past gates" if certificate.keep_going else "")))
-    counts = certificate.counts
-    missing = sum(counts.outcomes.get(outcome, 0) for outcome in words.OPEN)
-    cells = f"{counts.clauses} on {words.count_text(counts.cells, 'part')}"
-    said.append(("Clauses", f"{cells}, {f'{words.grouped(missing)} without verdict' if missing else 'none missing'}"))
-    return said
 
 
 def gpu_of(certificate: Certificate, part: str) -> GpuEntry | None:
@@ -154,8 +100,10 @@ def triad(certificate: Certificate, all_findings: list[Finding], many: bool) -> 
     else:
         notes = [f"worst: {where_text(certificate, worst.worst)}"]
     notes.insert(0, words.split_part(worst.worst.part)[0]) if gpu and not many and len(worst.parts) == 1 else None
-    others = found.also_failing(worst, all_findings)
+    others = also_failing(worst, all_findings)
     why_notes = [f"{worst.clause.id}: {worst.clause.sentence}"]
+    if worst.worst.detail:
+        why_notes.insert(0, words.clean(worst.worst.detail, 160))
     if others:
         why_notes.append(f"The same part also fails {words.listed(others, 5)}; probably one cause.")
     names = node_names(certificate)
@@ -232,14 +180,19 @@ def finding_title(finding: Finding, many: bool) -> str:
             "OBSERVED": "recorded without a limit",
         }.get(finding.outcome, finding.outcome.lower())
         return f"{who}: {words.clean(name_of(clause), 120)}: {verb}"
-    what = {"NOT MEASURED": "not measured", "NOT TESTED": "not tested", "OBSERVED": "observed, without a limit"}
+    what = {"NOT TESTED": "not tested", "OBSERVED": "observed, without a limit"}
     count = words.count_text(len(finding.clause_ids), "clause")
+    if finding.outcome == "NOT MEASURED":
+        return f"{count} on {who} have no measurement"
     return f"{count} {what.get(finding.outcome, finding.outcome.lower())}, {who}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Several promises of one suite that end the same way on every part: one row instead of many."""
+    """Several promises of one suite that end the same way on every part: one row instead of many.
+
+    `outcome` is the worst word of each, `alike` whether every part of it has that word.
+    """
 
     suite: str
     outcome: str
@@ -249,14 +202,17 @@ class Fold:
     cells: int
     reason: str
     parts: tuple[PartEntry, ...]
+    alike: bool
 
 
 def promised(certificate: Certificate, many: bool) -> list[Row | Fold]:
     """Page one: clauses with a headline; on a page that is not accepted the bad ones first.
 
     From ROWS_AT_MOST on, clauses of one suite that only count or compare words and PASS on every part are folded;
-    three or more clauses of a suite without any verdict are folded always.
+    three or more clauses of a suite are folded always where they are excluded, have no verdict, or lack one on missing
+    parts alone.
     """
+    absent = frozenset(absences(certificate))
     rows = [
         row(c, many, headline=True) for suite in certificate.suites for c in suite.clauses if c.headline and c.parts
     ]
@@ -266,7 +222,7 @@ def promised(certificate: Certificate, many: bool) -> list[Row | Fold]:
         own = [one for one in rows if one.clause in suite.clauses]
         groups: dict[tuple[str, str], list[Row]] = {}
         for one in own:
-            groups.setdefault(_fold_key(one, full), []).append(one)
+            groups.setdefault(_fold_key(one, full, absent), []).append(one)
         for (outcome, reason), members in groups.items():
             if outcome and len(members) > 2:
                 shown.append(_fold(suite.title, outcome, reason, members))
@@ -277,14 +233,18 @@ def promised(certificate: Certificate, many: bool) -> list[Row | Fold]:
     return sorted(shown, key=lambda r: words.rank(r.outcome) if r.outcome in ("FAIL", *words.OPEN) else 99)
 
 
-def _fold_key(one: Row, full: bool) -> tuple[str, str]:
+def _fold_key(one: Row, full: bool, absent: frozenset[str]) -> tuple[str, str]:
     """Rows with equal keys can be folded; ("", clause) stands alone."""
     alike = len({part.outcome for part in one.clause.parts}) == 1
+    parts = one.clause.parts
     wordy = words.bound_of(one.clause) in (None, 0.0)
-    if alike and one.outcome in words.OPEN:
+    if alike and one.outcome in (*words.OPEN, "EXCLUDED"):
         return one.outcome, one.clause.parts[0].reason
     if alike and full and wordy and one.outcome == "PASS":
         return one.outcome, ""
+    gone = [part for part in parts if part.part in absent]
+    if wordy and gone and all(part.outcome == ("NOT MEASURED" if part in gone else "PASS") for part in parts):
+        return one.outcome, f"no value of {', '.join(part.part for part in gone)}"
     return "", one.clause.id
 
 
@@ -299,91 +259,5 @@ def _fold(title: str, outcome: str, reason: str, members: list[Row]) -> Fold:
         cells=sum(one.count for one in members),
         reason=reason,
         parts=tuple(longest.clause.parts),
+        alike=len({part.outcome for part in longest.clause.parts}) == 1,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uncovered:
-    """One group of the column "Not covered": entries are (outcome or "", strong words, text)."""
-
-    title: str
-    entries: tuple[tuple[str, str, str], ...]
-    more: int = 0
-
-
-def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
-    """Everything a reader could take for tested and that is not, or is only just."""
-    excluded = {entry.clause for entry in certificate.exclusions}
-    names = node_names(certificate)
-    groups: list[Uncovered] = []
-
-    def add(title: str, entries: list[tuple[str, str, str]]) -> None:
-        if entries:
-            shown = tuple(entries[:LIST_AT_MOST])
-            groups.append(Uncovered(title=title, entries=shown, more=len(entries) - len(shown)))
-
-    def folded(outcome: str, *, skip: set[str] = frozenset()) -> list[tuple[str, str, str]]:  # type: ignore[assignment]
-        entries = []
-        for finding in found.by_outcome(certificate, outcome):
-            ids = [c for c in finding.clause_ids if c not in skip]
-            if ids:
-                who = f" on {words.parts_text(finding.parts, many, 4)}" if outcome not in ("NOT TESTED",) else ""
-                entries.append((outcome, ids_text(ids) + who, sentence(finding.reason, names)))
-        return entries
-
-    if not certificate.finished:
-        add(
-            "The run has not ended",
-            [("", "", f"State of {words.time_text(certificate.issued)} UTC; what follows is missing.")],
-        )
-    add("Not tested", folded("NOT TESTED"))
-    add("Not measured", folded("NOT MEASURED"))
-    add("Unstable", folded("UNSTABLE"))
-    if certificate.level_asked < 4:
-        above = {1: "Levels 2 to 4 were", 2: "Levels 3 and 4 were", 3: "Level 4 was"}.get(
-            certificate.level_asked, "Levels 1 to 4 were"
-        )
-        add("Not asked for", [("", f"{above} not asked for.", "This page says nothing about them.")])
-    add(
-        "Excluded, with reason",
-        [("", e.clause, sentence(e.reason or "no reason given", names)) for e in certificate.exclusions],
-    )
-    add("Waived", folded("WAIVED"))
-    marginal = [
-        ("MARGINAL", f"{f.clause.id} {words.parts_text(f.parts, many, 4)}", _marginal_text(f))
-        for f in found.by_outcome(certificate, "MARGINAL")
-    ]
-    add("Close to the limit", marginal)
-    add("Observed without a limit", [("", ids, text or "No promise, no pass.") for ids, text in _observed(certificate)])
-    applicable = [("", ids, text) for _, ids, text in _not_applicable(certificate, excluded)]
-    add("Not applicable", applicable)
-    add("Assumed", [("", "", sentence(text, names)) for text in certificate.assumptions])
-    return groups
-
-
-def _marginal_text(finding: Finding) -> str:
-    clause, worst = finding.clause, finding.worst
-    value = words.with_unit(words.value_text(clause, worst), clause.unit)
-    inner = words.grouped(clause.marginal, words.decimals(clause)) if clause.marginal is not None else ""
-    return f"{value}, limit {words.limit_text(clause, unit=False)}" + (f", inner limit {inner}" if inner else "") + "."
-
-
-def _observed(certificate: Certificate) -> list[tuple[str, str]]:
-    """Observed clauses folded by reason; the ordinary reason (no limit) needs no words."""
-    groups: dict[str, list[str]] = {}
-    for clause, part in found.cells(certificate):
-        if part.outcome == "OBSERVED":
-            reason = "" if "gives no limit" in part.reason else sentence(part.reason, node_names(certificate))
-            if clause.id not in groups.setdefault(reason, []):
-                groups[reason].append(clause.id)
-    return [(ids_text(ids), reason) for reason, ids in groups.items()]
-
-
-def _not_applicable(certificate: Certificate, excluded: set[str]) -> list[tuple[str, str, str]]:
-    groups: dict[str, list[str]] = {}
-    for clause, part in found.cells(certificate):
-        if part.outcome == "NOT APPLICABLE" and clause.id not in excluded:
-            reason = sentence(clause.not_applicable or part.reason, node_names(certificate))
-            if clause.id not in groups.setdefault(reason, []):
-                groups[reason].append(clause.id)
-    return [("NOT APPLICABLE", ids_text(ids), reason) for reason, ids in groups.items()]

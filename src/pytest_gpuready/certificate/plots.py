@@ -88,17 +88,17 @@ def boxes(parts: Sequence[PartEntry], many: bool) -> Markup:
     rows = (len(parts) + columns - 1) // columns
     frames: dict[str, str] = {}
     glyphs = Markup("")
-    alike = len({part.outcome for part in parts}) == 1
+    alike = len({words.said(part) for part in parts}) == 1
     for place, part in enumerate(parts):
-        word = WORDS[part.outcome]
+        word = WORDS[words.said(part)]
         left, top = (place % columns) * pitch + 0.6, (place // columns) * (tall + 2.4) + (3.6 if rows == 1 else 0.8)
-        frame = "box-fail" if part.outcome == "FAIL" else "box-open" if part.outcome in words.OPEN else "box"
+        frame = {"FAIL": "box-fail"}.get(word.outcome, "box-open" if word.outcome in words.OPEN else "box")
         frames[frame] = frames.get(frame, "") + f"M{left:.1f} {top:.1f}h{side:.1f}v{tall:.1f}h-{side:.1f}z"
         x, y = left + (side - glyph) / 2, top + (tall - glyph) / 2
         use = '<use href="#{}" x="{}" y="{}" width="{}" height="{}" class="{}i">'
         glyphs += _shape(use, word.glyph, x, y, glyph, glyph, word.css)
         if not alike:
-            glyphs += _shape("<title>{}: {}</title>", words.part_text(part.part, many), part.outcome)
+            glyphs += _shape("<title>{}: {}</title>", words.part_text(part.part, many), word.outcome)
         glyphs += Markup("</use>")
     marks = Markup("").join(_shape('<path d="{}" class="{}"/>', path, css) for css, path in frames.items()) + glyphs
     height = 22.0 if rows == 1 else rows * (tall + 2.4) + 0.6
@@ -109,7 +109,7 @@ def counts_sentence(parts: Sequence[PartEntry], many: bool) -> str:
     """How many parts have which word, the parts of the bad ones named: 7 PASS, 1 FAIL (GPU 5)."""
     said = []
     for outcome in words.WORST_FIRST:
-        named = [part.part for part in parts if part.outcome == outcome]
+        named = [part.part for part in parts if words.said(part) == outcome]
         if named:
             who = "" if outcome == "PASS" or len(named) == len(parts) else f" ({words.parts_text(named, many)})"
             said.append(f"{len(named)} {outcome}{who}")

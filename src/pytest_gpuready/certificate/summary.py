@@ -11,8 +11,10 @@ from pathlib import PurePath
 
 from pytest_gpuready.certificate import page, words
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
-from pytest_gpuready.certificate.findings import Finding, by_outcome, closest, findings, led
+from pytest_gpuready.certificate.facts import nodes_text
+from pytest_gpuready.certificate.findings import Finding, by_outcome, closest, counted, findings, led
 from pytest_gpuready.certificate.tables import ids_text
+from pytest_gpuready.certificate.uncovered import exclusions
 from pytest_gpuready.model.units import show
 
 LABEL = 12
@@ -20,6 +22,11 @@ LABEL = 12
 FINDINGS_AT_MOST = 4
 NEIGHBOURS_AT_MOST = 8
 LOG_AT_MOST = 6
+RUNS_AT_MOST = 8
+DETAIL_AT_MOST = 70
+REASON_AT_MOST = 60
+_WHOLE = "excluded"
+"""The label of the line that is never cut: whoever reads only the terminal knows what was taken out."""
 
 
 def summary_lines(certificate: Certificate, out: str, width: int = 100) -> list[tuple[str, str]]:
@@ -40,13 +47,11 @@ def summary_lines(certificate: Certificate, out: str, width: int = 100) -> list[
     if certificate.judged == "REJECTED":
         lines += _rejected(certificate, found, many)
     lines.append(("clauses", _clauses(certificate)))
+    lines += _excluded(certificate)
     lines += _open(certificate, found, many)
     if certificate.judged != "REJECTED":
         lines += _closest(certificate, many)
     lines += [("waived", f"{f.clause.id} {f.reason}") for f in by_outcome(certificate, "WAIVED")[:2]]
-    if certificate.exclusions:
-        said = "; ".join(f"{entry.clause} ({entry.reason})" for entry in certificate.exclusions[:4])
-        lines.append(("excluded", said))
     if certificate.judged == "INCOMPLETE" and certificate.do_next:
         lines += [("do next", line) for line in certificate.do_next[:2]]
     if certificate.judged == "ACCEPTED" and certificate.basis != "hardware" and certificate.do_next:
@@ -62,11 +67,11 @@ def _first(certificate: Certificate) -> tuple[str, str]:
     profile = (
         f"profile {certificate.profile.name} {certificate.profile.version}" if certificate.profile else "no profile"
     )
-    where = page.nodes_text(certificate)
+    where = nodes_text(certificate)
     if certificate.basis != "hardware":
-        label = "REPLAY" if certificate.basis == "replay" else "STAND-IN"
-        return label, f"would be {certificate.judged}: {where}, level {_level(certificate)}, {profile}"
-    return certificate.judged, f"{where}, basis hardware, level {_level(certificate)}, {profile}"
+        label, _, verdict = certificate.verdict.partition(": ")
+        return label, f"{verdict}: {where}, level {_level(certificate)}, {profile}"
+    return certificate.verdict, f"{where}, basis hardware, level {_level(certificate)}, {profile}"
 
 
 def _level(certificate: Certificate) -> str:
@@ -92,7 +97,7 @@ def _rejected(certificate: Certificate, found: list[Finding], many: bool) -> lis
     more = len(worst.parts) - 1
     lines = [("part", where + (f" and {more} more" if more else ""))]
     for place, (finding, followers) in enumerate(led(failed)[:FINDINGS_AT_MOST]):
-        also = ids_text([follower.clause.id for follower in followers])
+        also = ids_text([follower.clause.id for follower in followers], RUNS_AT_MOST)
         who = "" if place == 0 else f" {words.parts_text(finding.parts, many, 4)}:"
         said = f"{finding.clause.id}{who} {_fail_text(finding.clause, finding.worst)}"
         lines.append(("" if place else "why", said + (f"; also {also}" if also else "")))
@@ -105,16 +110,41 @@ def _fail_text(clause: ClauseEntry, part: PartEntry) -> str:
     name = clause.headline or clause.metric
     limit = "the same on all GPUs" if clause.uniform else clause.limit
     value = part.shown + (f" {clause.unit}" if clause.unit and part.shown else "")
+    if part.detail and _is_count(clause, part):
+        value += f" ({_cut(part.detail, DETAIL_AT_MOST)})"
     said = f"{name} {value}, expected {limit}" if value and limit else name
     return said + (f" ({part.reason})" if part.reason and part.reason not in said else "")
 
 
+def _is_count(clause: ClauseEntry, part: PartEntry) -> bool:
+    """True where the value counts things ("3") and only the detail says which."""
+    found = words.number(part.value)
+    return found is not None and found.is_integer() and not clause.unit
+
+
+def _excluded(certificate: Certificate) -> list[tuple[str, str]]:
+    """All clauses that the site file took out, with their reasons, cut where they are long or many."""
+    groups = exclusions(certificate)
+    if not groups:
+        return []
+    count = words.count_text(sum(len(ids) for ids, _ in groups), "clause")
+    if len(groups) > RUNS_AT_MOST:
+        ids = [one for group, _ in groups for one in group]
+        return [(_WHOLE, f"{count}: {ids_text(ids)} ({len(groups)} reasons, on the page)")]
+    told = [f"{ids_text(ids)} ({_cut(reason, REASON_AT_MOST)})" for ids, reason in groups]
+    return [(_WHOLE, f"{count}: {'; '.join(told)}")]
+
+
+def _cut(text: str, bound: int) -> str:
+    """Text of at most `bound` signs, cut between words where it has any."""
+    head = text[: bound - 4]
+    return text if len(text) <= bound else f"{head.rpartition(' ')[0] or head} ..."
+
+
 def _clauses(certificate: Certificate) -> str:
-    counts = certificate.counts
-    said = ", ".join(
-        f"{counts.outcomes[o]} {o}".replace(" ", words.NBSP) for o in words.WORST_FIRST if counts.outcomes.get(o)
-    )
-    missing = sum(counts.outcomes.get(outcome, 0) for outcome in words.OPEN)
+    counts, found = certificate.counts, counted(certificate)
+    said = ", ".join(f"{found[o]} {o}".replace(" ", words.NBSP) for o in words.WORST_FIRST if found[o])
+    missing = sum(found[outcome] for outcome in words.OPEN)
     tail = f"; {missing}{words.NBSP}without verdict" if missing else "; none missing"
     return f"{counts.clauses} on {counts.cells} parts: {said or 'nothing'}{tail}"
 
@@ -126,8 +156,11 @@ def _open(certificate: Certificate, found: list[Finding], many: bool) -> list[tu
     for finding in kept[:FINDINGS_AT_MOST]:
         blocked = finding.outcome == "NOT TESTED" and finding.reason.startswith("blocked")
         who = words.parts_text(finding.parts, many, 4)
-        said = f"{ids_text(finding.clause_ids)} {finding.outcome} on {who}"
-        lines.append(("blocked" if blocked else "missing", f"{said}: {finding.reason}" if finding.reason else said))
+        ids = finding.clause_ids
+        what = f"{len(ids)} clauses" if finding.cause and len(ids) > 1 else ids_text(ids, RUNS_AT_MOST)
+        said = f"{what} {finding.outcome} on {who}"
+        reason = f"{finding.cause}; {finding.action}" if finding.cause else finding.reason
+        lines.append(("blocked" if blocked else "missing", f"{said}: {reason}" if reason else said))
     if len(kept) > FINDINGS_AT_MOST:
         lines.append(("", f"and {len(kept) - FINDINGS_AT_MOST} more findings, on the page"))
     return lines
@@ -152,20 +185,21 @@ def _wrapped(lines: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
     room = max(width - LABEL, 20)
     out: list[tuple[str, str]] = []
     for label, text in lines:
-        said = _ascii(text)
+        said = _ascii(text, 8000 if label == _WHOLE else 1200)
         if label == "page":
             out.append((label, said.replace(words.NBSP, " ")))
             continue
-        pieces = textwrap.wrap(said, room, max_lines=3, placeholder=" ...", break_on_hyphens=False) or [""]
+        most = None if label == _WHOLE else 3
+        pieces = textwrap.wrap(said, room, max_lines=most, placeholder=" ...", break_on_hyphens=False) or [""]
         out += [(label if place == 0 else "", piece.replace(words.NBSP, " ")) for place, piece in enumerate(pieces)]
     return out
 
 
-def _ascii(text: str) -> str:
+def _ascii(text: str, bound: int = 1200) -> str:
     """Printable ASCII, apart from no-break spaces: they keep a number with its word until the line is broken."""
     for sign, into in ((words.NNBSP, words.NBSP), (words.MINUS, "-"), (words.TIMES, "x"), (words.DASH, "-")):
         text = text.replace(sign, into)
-    return words.NBSP.join(words.plain(piece, 1200) for piece in text.split(words.NBSP))
+    return words.NBSP.join(words.plain(piece, bound) for piece in text.split(words.NBSP))
 
 
 def _flat(text: str, bound: int) -> str:

@@ -41,9 +41,9 @@ class Row:
 def row(clause: ClauseEntry, many: bool, *, headline: bool = False) -> Row:
     """The view of one clause; `headline` for page one, where a clause with a ceiling gets a bullet."""
     parts = clause.parts
-    outcome = min((part.outcome for part in parts), key=words.rank, default="NOT TESTED")
-    spread = [(o, sum(p.outcome == o for p in parts)) for o in words.WORST_FIRST]
-    same = len({(p.outcome, p.shown, p.detail, p.reason) for p in parts}) <= 1
+    outcome = min(map(words.said, parts), key=words.rank, default="NOT TESTED")
+    spread = [(o, sum(words.said(p) == o for p in parts)) for o in words.WORST_FIRST]
+    same = len({(words.said(p), p.shown, p.detail, p.reason) for p in parts}) <= 1
     worst = _worst(clause, outcome)
     figure = "" if len(parts) < 2 else "boxes"
     if headline and has_bullet(clause):
@@ -67,9 +67,9 @@ def row(clause: ClauseEntry, many: bool, *, headline: bool = False) -> Row:
 
 def _worst(clause: ClauseEntry, outcome: str) -> PartEntry | None:
     """The part to show: of those with the worst word the one nearest to the wrong side."""
-    among = [part for part in clause.parts if part.outcome == outcome]
+    among = [part for part in clause.parts if words.said(part) == outcome]
     measured = words.worst_number(clause)
-    if measured is not None and (measured[0].outcome == outcome or outcome in words.OPEN):
+    if measured is not None and (words.said(measured[0]) == outcome or outcome in words.OPEN):
         return measured[0] if outcome not in words.OPEN else among[0]
     return among[0] if among else None
 
@@ -104,8 +104,8 @@ def _measured(clause: ClauseEntry, worst: PartEntry | None, figure: str, many: b
     return value, unit, f"{who}, median {median}" if median else f"{who}; others differ"
 
 
-def ids_text(ids: Sequence[str]) -> str:
-    """Clause ids in few words, runs folded: GPU-1 to GPU-4, PCIE-7."""
+def ids_text(ids: Sequence[str], at_most: int = 0) -> str:
+    """Clause ids in few words, runs folded: GPU-1 to GPU-4, PCIE-7; all of them, or `at_most` runs and a count."""
     runs: list[list[str]] = []
     for one in ids:
         stem, dash, tail = one.rpartition("-")
@@ -115,8 +115,11 @@ def ids_text(ids: Sequence[str]) -> str:
             runs[-1].append(one)
         else:
             runs.append([one])
-    said = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs]
-    return ", ".join(said[:10]) + (f" and {len(said) - 10} more" if len(said) > 10 else "")
+    told = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs]
+    if not at_most or len(runs) <= at_most:
+        return words.clean(", ".join(told), 4000)
+    left = sum(len(run) for run in runs[at_most:])
+    return words.clean(", ".join(told[:at_most]), 4000) + f" and {left} more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +153,8 @@ def _matrix(names: tuple[str, ...], members: list[Row], stretch: slice) -> Matri
     alike: dict[str, list[tuple[Row, PartEntry]]] = {}
     for one in members:
         parts = tuple(one.clause.parts[stretch])
-        if len(parts) > 1 and one.figure != "strip" and len({(p.outcome, p.shown, p.reason) for p in parts}) == 1:
-            alike.setdefault(parts[0].outcome, []).append((one, parts[0]))
+        if len(parts) > 1 and one.figure != "strip" and len({(words.said(p), p.shown, p.reason) for p in parts}) == 1:
+            alike.setdefault(words.said(parts[0]), []).append((one, parts[0]))
         else:
             full.append((one, parts))
     folded = tuple((outcome, tuple(found)) for outcome, found in alike.items())
@@ -160,7 +163,7 @@ def _matrix(names: tuple[str, ...], members: list[Row], stretch: slice) -> Matri
 
 def suite_counts(suite: SuiteEntry) -> list[tuple[str, int]]:
     """How many clauses of a suite have which worst word, worst first."""
-    outcomes = [min((p.outcome for p in c.parts), key=words.rank, default="NOT TESTED") for c in suite.clauses]
+    outcomes = [min(map(words.said, c.parts), key=words.rank, default="NOT TESTED") for c in suite.clauses]
     return [(o, outcomes.count(o)) for o in words.WORST_FIRST if o in outcomes]
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from pytest_gpuready.certificate.document import ClauseEntry, PartEntry
+from pytest_gpuready.model.units import show
 
 NNBSP = "\u202f"
 NBSP = "\u00a0"
@@ -25,7 +27,7 @@ TEXT_BOUND = 1500
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One outcome: its glyph, its frame (CSS class) and what it means for the customer."""
+    """One word of a cell: its glyph, its frame (CSS class) and what it means for the customer."""
 
     outcome: str
     glyph: str
@@ -40,6 +42,8 @@ _WORDS = (
     Word("NOT TESTED", "g-nt", "t-nt", "In the profile, but never run. INCOMPLETE."),
     Word("MARGINAL", "g-marginal", "t-marginal", "Inside the limit, outside the stricter inner limit. Counts."),
     Word("WAIVED", "g-wv", "t-wv", "Outside the limit, known and accepted with a ticket and an expiry date."),
+    Word("EXCLUDED", "g-ex", "t-ex", "Taken out by the site file, with its reason; nobody looked."),
+    Word("HIDDEN", "g-ob", "t-ob", "The virtual machine does not show it: nobody could look. Never counts as a pass."),
     Word("OBSERVED", "g-ob", "t-ob", "Recorded; the profile gives no limit. Never counts as a pass."),
     Word("PASS", "g-pass", "t-pass", "Measured, inside the limit."),
     Word("NOT APPLICABLE", "g-na", "t-na", "The profile or the site file says that this hardware has no such thing."),
@@ -49,8 +53,30 @@ WORST_FIRST = tuple(WORDS)
 OPEN = ("NOT MEASURED", "UNSTABLE", "NOT TESTED")
 
 
+_EXCLUDED = "excluded by the site file"
+HIDDEN_BY = "hidden by the virtual machine"
+"""How the reason of a hidden cell begins."""
+
+
+def said(part: PartEntry) -> str:
+    """The word of a cell on the page: its outcome, with two told apart that the document folds into others.
+
+    EXCLUDED is a NOT APPLICABLE that the site file made; HIDDEN is an OBSERVED at which there was nothing to see.
+    """
+    if part.outcome == "NOT APPLICABLE" and part.reason.startswith(_EXCLUDED):
+        return "EXCLUDED"
+    if part.outcome == "OBSERVED" and part.value is None and not part.shown:
+        return "HIDDEN"
+    return part.outcome
+
+
+def glossary(used: Collection[str]) -> list[Word]:
+    """The words to explain: nothing gives a waiver so far, so that word waits for the first cell that has it."""
+    return [word for word in _WORDS if word.outcome != "WAIVED" or word.outcome in used]
+
+
 def rank(outcome: str) -> int:
-    """Place of an outcome in the order worst first."""
+    """Place of a word in the order worst first."""
     return WORST_FIRST.index(outcome)
 
 
@@ -167,7 +193,7 @@ def value_text(clause: ClauseEntry, part: PartEntry, bound: int = 160) -> str:
     value = number(part.value)
     if value is not None and re.fullmatch(r"-?\d+(\.\d+)?", part.shown):
         return grouped(value, decimals(clause))
-    return typo(clean(part.shown or ("" if part.value is None else str(part.value)), bound))
+    return typo(clean(part.shown or ("" if part.value is None else show(part.value)), bound))
 
 
 def limit_text(clause: ClauseEntry, *, unit: bool = True) -> str:
@@ -197,13 +223,11 @@ def margin_text(clause: ClauseEntry, part: PartEntry | None) -> str:
     return ("+" if part.margin_percent >= 0 and said != "0.0" else "") + f"{said}{NNBSP}%"
 
 
-def source_text(clause: ClauseEntry, bound: int = 400) -> str:
-    """Kind and citation of the limit's source, the kind once."""
+def source_text(clause: ClauseEntry) -> str:
+    """Kind and citation of the limit's source, the kind once; whole, as far as a page can bear it."""
     source, kind = clause.source.strip(), clause.source_kind.strip()
-    if not source or source == kind:
-        return typo(clean(kind, bound))
-    said = source if not kind or source.startswith(kind) else f"{kind}: {source}"
-    return typo(said if len(said) <= bound else said[: bound - 1].rstrip() + "\u2026")
+    whole = kind if not source else source if source.startswith(kind) else f"{kind}: {source}"
+    return typo(clean(whole))
 
 
 def split_part(part: str) -> tuple[str, int]:
@@ -248,6 +272,23 @@ def time_text(iso: str) -> str:
     """A UTC time without seconds as people read it: 2026-11-30 11:04."""
     found = re.match(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)", iso)
     return f"{found.group(1)} {found.group(2)}" if found else clean(iso, 40)
+
+
+def moment(iso: str) -> datetime | None:
+    """The moment of an ISO 8601 text (UTC where it names no zone); None where the text is none."""
+    try:
+        found = datetime.fromisoformat(iso[:-1] + "+00:00" if iso.endswith("Z") else iso)
+        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None
+
+
+def times_text(start: str, end: str) -> str:
+    """Two UTC times as people read them, what they share said once: 2026-11-30 11:04 to 11:16 UTC."""
+    first, last = time_text(start), time_text(end)
+    if first == last:
+        return f"{first} UTC"
+    return f"{first} to {last[11:] if last[:10] == first[:10] else last} UTC"
 
 
 def size_text(size_bytes: int) -> str:

@@ -1,0 +1,102 @@
+"""What the page does not cover: a reader must not take for tested what is not, or is only just."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_gpuready.certificate import words
+from pytest_gpuready.certificate.document import Certificate
+from pytest_gpuready.certificate.findings import Finding, by_outcome, cells
+from pytest_gpuready.certificate.page import node_names, sentence
+from pytest_gpuready.certificate.tables import ids_text
+
+LIST_AT_MOST = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncovered:
+    """One group of the column "Not covered": entries are (outcome or "", strong words, text)."""
+
+    title: str
+    entries: tuple[tuple[str, str, str], ...]
+    more: int = 0
+
+
+def exclusions(certificate: Certificate) -> list[tuple[tuple[str, ...], str]]:
+    """Every clause that the site file took out, by reason as it is spelled there; none is left out."""
+    groups: dict[str, dict[str, None]] = {}
+    for entry in certificate.exclusions:
+        groups.setdefault(entry.reason.strip(), {})[words.clean(entry.clause, 60)] = None
+    known = {entry.clause for entry in certificate.exclusions}
+    for finding in by_outcome(certificate, "EXCLUDED"):
+        for clause_id in finding.clause_ids:
+            if clause_id not in known:
+                groups.setdefault(finding.reason.partition(": ")[2], {})[clause_id] = None
+    return [(tuple(ids), reason or "no reason given") for reason, ids in groups.items()]
+
+
+def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
+    """Everything a reader could take for tested and that is not, or is only just."""
+    names = node_names(certificate)
+    groups: list[Uncovered] = []
+
+    def add(title: str, entries: list[tuple[str, str, str]]) -> None:
+        if entries:
+            shown = tuple(entries[:LIST_AT_MOST])
+            groups.append(Uncovered(title=title, entries=shown, more=len(entries) - len(shown)))
+
+    def folded(outcome: str) -> list[tuple[str, str, str]]:
+        entries = []
+        for finding in by_outcome(certificate, outcome):
+            who = "" if outcome == "NOT TESTED" else f" on {words.parts_text(finding.parts, many, 4)}"
+            entries.append((outcome, ids_text(finding.clause_ids) + who, sentence(finding.reason, names)))
+        return entries
+
+    if not certificate.finished:
+        add(
+            "The run has not ended",
+            [("", "", f"State of {words.time_text(certificate.issued)} UTC; what follows is missing.")],
+        )
+    add("Not tested", folded("NOT TESTED"))
+    add("Not measured", folded("NOT MEASURED"))
+    add("Unstable", folded("UNSTABLE"))
+    if certificate.level_asked < 4:
+        above = {1: "Levels 2 to 4 were", 2: "Levels 3 and 4 were", 3: "Level 4 was"}.get(
+            certificate.level_asked, "Levels 1 to 4 were"
+        )
+        add("Not asked for", [("", f"{above} not asked for.", "This page says nothing about them.")])
+    taken_out = sum(len(ids) for ids, _ in exclusions(certificate))
+    if taken_out:
+        count = words.count_text(taken_out, "clause")
+        add("Excluded by the site file", [("EXCLUDED", f"{count}.", "All of them stand under the verdict.")])
+    add("Waived", folded("WAIVED"))
+    marginal = [
+        ("MARGINAL", f"{f.clause.id} {words.parts_text(f.parts, many, 4)}", _marginal_text(f))
+        for f in by_outcome(certificate, "MARGINAL")
+    ]
+    add("Close to the limit", marginal)
+    hidden = [("HIDDEN", ids, text) for ids, text in _by_reason(certificate, "HIDDEN")]
+    add("Hidden by the virtual machine", hidden)
+    observed = _by_reason(certificate, "OBSERVED")
+    add("Observed without a limit", [("", ids, text or "No promise, no pass.") for ids, text in observed])
+    add("Not applicable", [("", ids, text) for ids, text in _by_reason(certificate, "NOT APPLICABLE")])
+    add("Assumed", [("", "", sentence(text, names)) for text in certificate.assumptions])
+    return groups
+
+
+def _marginal_text(finding: Finding) -> str:
+    clause, worst = finding.clause, finding.worst
+    value = words.with_unit(words.value_text(clause, worst), clause.unit)
+    inner = words.grouped(clause.marginal, words.decimals(clause)) if clause.marginal is not None else ""
+    return f"{value}, limit {words.limit_text(clause, unit=False)}" + (f", inner limit {inner}" if inner else "") + "."
+
+
+def _by_reason(certificate: Certificate, word: str) -> list[tuple[str, str]]:
+    """Clauses with this word by reason; what the title of the group says already is left out of it."""
+    groups: dict[str, dict[str, None]] = {}
+    for clause, part in cells(certificate):
+        if words.said(part) == word:
+            reason = clause.not_applicable if word == "NOT APPLICABLE" and clause.not_applicable else part.reason
+            reason = "" if "gives no limit" in reason else reason.removeprefix(f"{words.HIDDEN_BY}: ")
+            groups.setdefault(sentence(reason, node_names(certificate)), {})[clause.id] = None
+    return [(ids_text(list(ids)), reason) for reason, ids in groups.items()]
