@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,3 +100,45 @@ def test_margins_of_temperatures_are_degrees() -> None:
 def test_sizes(size: int, said: str) -> None:
     """Sizes are decimal, two to three digits."""
     assert words.size_text(size) == said
+
+
+def test_a_value_is_never_shown_with_all_its_digits() -> None:
+    """A number without a text of its own is shown as the field writes it, not as the computer holds it."""
+    clause = samples.accepted().suites[-1].clauses[4]
+    part = msgspec.structs.replace(clause.parts[0], value=55.29892915878311, shown="")
+    assert words.value_text(clause, part) == "55.30"
+
+
+def test_a_source_is_whole() -> None:
+    """No citation that fits on a page is cut, and its kind is said once."""
+    clause = samples.accepted().suites[-1].clauses[4]
+    long = msgspec.structs.replace(clause, source_kind="rule", source="rule: " + "word " * 200 + "end")
+    assert words.source_text(long) == "rule: " + "word " * 200 + "end"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "said"),
+    [
+        ("2026-11-30T11:04:02Z", "2026-11-30T11:04:40Z", "2026-11-30 11:04 UTC"),
+        ("2026-11-30T11:04:02Z", "2026-11-30T11:16:40Z", "2026-11-30 11:04 to 11:16 UTC"),
+        ("2026-11-30T23:04:02Z", "2026-12-01T01:16:40Z", "2026-11-30 23:04 to 2026-12-01 01:16 UTC"),
+    ],
+)
+def test_two_times(start: str, end: str, said: str) -> None:
+    """What two times share is said once."""
+    assert words.times_text(start, end) == said
+
+
+@given(st.text())
+def test_a_moment_is_a_moment_or_none(text: str) -> None:
+    """Any text gives a moment in UTC or none, and nothing else."""
+    found = words.moment(text)
+    assert found is None or found.utcoffset() == timedelta(0)
+
+
+def test_a_moment_knows_its_zone() -> None:
+    """Z, an offset and no zone at all are all read, as UTC."""
+    for text in ("2026-11-30T11:04:02Z", "2026-11-30T12:04:02.000+01:00", "2026-11-30T11:04:02"):
+        found = words.moment(text)
+        assert found is not None
+        assert found.isoformat() == "2026-11-30T11:04:02+00:00"

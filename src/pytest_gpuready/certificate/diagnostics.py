@@ -81,8 +81,11 @@ def _watched(finding: Finding) -> list[PartEntry]:
 
 
 def neighbours(finding: Finding, failed: frozenset[tuple[str, str]]) -> list[Neighbours]:
-    """The comparison block of the worst part, in tables that fit on paper; `failed` are all FAILs, (metric, part)."""
-    rows = finding.worst.neighbours
+    """The comparison block of the worst part, in tables that fit on paper; `failed` are all FAILs, (metric, part).
+
+    Beside a part that is missing there is nothing to compare.
+    """
+    rows = {} if finding.cause else finding.worst.neighbours
     names = sorted({name for values in rows.values() for name in values}, key=words.split_part)
     blocks = [tuple(names[first : first + COLUMNS]) for first in range(0, len(names), COLUMNS)]
     bad = set(finding.parts)

@@ -114,4 +114,5 @@ def environment(certificate: Certificate) -> tuple[list[tuple[NodeEntry, Pairs]]
         nodes.append((node, pairs))
     order = {id(node): place for place, node in enumerate(certificate.nodes)}
     nodes.sort(key=lambda pair: order[id(pair[0])])
-    return nodes, [*rest.items(), ("made by", certificate.product)]
+    made_by = [] if certificate.product in {f"{key} {text}" for key, text in rest.items()} else [certificate.product]
+    return nodes, [*rest.items(), *(("made by", product) for product in made_by)]

@@ -51,6 +51,8 @@ def row(clause: ClauseEntry, many: bool, *, headline: bool = False) -> Row:
     elif not headline and has_strip(clause):
         figure = "strip"
     value, unit, note = _measured(clause, worst, figure, many)
+    if headline and outcome == "PASS" and len(parts) == 1:
+        note = ""
     return Row(
         clause=clause,
         outcome=outcome,
@@ -181,9 +183,10 @@ _FOLDABLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTable:
-    """The GPUs of a node: what all share as (name, value) pairs, what differs as columns."""
+    """The GPUs of a node: what all that are there share as (name, value) pairs, what differs as columns."""
 
     node: NodeEntry
+    present: int
     shared: tuple[tuple[str, str], ...]
     columns: tuple[str, ...]
     rows: tuple[tuple[GpuEntry, tuple[str, ...]], ...]
@@ -195,12 +198,14 @@ def gpu_table(node: NodeEntry) -> GpuTable:
     shared, columns = [], []
     for field, title in _FOLDABLE:
         texts = [_field(gpu, field) for gpu in present]
-        if len(set(texts)) == 1 and len(present) == len(node.gpus):
+        if len(set(texts)) == 1:
             shared += [(title, texts[0])] if texts[0] else []
         elif any(texts):
             columns.append((field, title))
     rows = tuple((gpu, tuple(_field(gpu, field) for field, _ in columns)) for gpu in node.gpus)
-    return GpuTable(node=node, shared=tuple(shared), columns=tuple(title for _, title in columns), rows=rows)
+    return GpuTable(
+        node=node, present=len(present), shared=tuple(shared), columns=tuple(title for _, title in columns), rows=rows
+    )
 
 
 def _field(gpu: GpuEntry, field: str) -> str:
