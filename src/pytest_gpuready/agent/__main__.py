@@ -2,6 +2,9 @@
 
 The real stdout is kept aside and file descriptor 1 points to stderr while the probe works: a library that prints
 cannot spoil the document. Exit code 0 means that a document was printed, also one that reports a problem.
+
+Here only the standard library is imported: an import of anything else may hang on a broken machine or file system, and
+until `tie_to_controller` ran nothing would end this process with the one that started it.
 """
 
 from __future__ import annotations
@@ -12,9 +15,13 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_gpuready.model.agent_doc import TIED, Wire, encode
+if TYPE_CHECKING:
+    from pytest_gpuready.model.agent_doc import Wire
 
+TIED = "GPUREADY_TIED"
+"""As in `model.agent_doc`, which cannot be imported before the process is tied."""
 USAGE = "expected 'node', 'nvml', 'copies BDF' or 'copies-together BDF...'"
 
 
@@ -75,6 +82,8 @@ def tie_to_controller() -> None:
 def main(argv: Sequence[str]) -> int:
     """Run one probe and print its document. 0: printed; 2: called wrongly."""
     tie_to_controller()
+    from pytest_gpuready.model.agent_doc import encode  # noqa: PLC0415 - only now: see above
+
     probe, *arguments = argv or [""]
     run, fewest, most = PROBES.get(probe, (None, 0, 0))
     if run is None or not fewest <= len(arguments) <= most:
