@@ -134,6 +134,13 @@ def test_foreign_settings_are_listed() -> None:
     assert (answer.value, answer.detail) == (2, "NCCL_ALGO=Ring; NCCL_IB_HCA=mlx5_0 in /etc/nccl.conf")
 
 
+def test_labels_of_container_images_are_not_foreign() -> None:
+    """Labels and paths that images carry bend nothing; lazy loading of modules bends timing and stays foreign."""
+    labels = ("CUDA_DRIVER_VERSION", "CUDA_ARCH_LIST", "CUDA_COMPONENT_LIST", "NCCL_HOME")
+    assert value(read(environment=dict.fromkeys(labels, "x")), "environment.foreign") == 0
+    assert value(read(environment={"CUDA_MODULE_LOADING": "LAZY"}), "environment.foreign") == 1
+
+
 @pytest.mark.parametrize(("allowed", "count"), [("Ring", 0), ("Tree", 1), ("", 1)])
 def test_allowed_by_name_and_exact_value(allowed: str, count: int) -> None:
     """A setting is allowed with the value that the site file names, and with no other."""

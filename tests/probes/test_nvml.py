@@ -206,6 +206,7 @@ def test_evidence_is_the_digest_of_stdout() -> None:
         ({"clock_app_sm_mhz": 1410}, "clock.locked", "1410 MHz of 1980 MHz default"),
         ({"clock_event_reasons": 0x88}, "clock.event_reasons", "HW power brake, HW slowdown"),
         ({"clock_event_reasons": 0x5}, "clock.event_reasons", "none but benign"),
+        ({"clock_event_reasons": 0x101}, "clock.event_reasons", "none but benign"),
         ({"clock_event_reasons": 0x1000}, "clock.event_reasons", "other bits 0x1000"),
         ({"temperature_gpu_c": 80}, "temperature.gpu.margin", 9),
         ({"temperature_memory_c": 96}, "temperature.memory.margin", -1),

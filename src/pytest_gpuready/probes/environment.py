@@ -13,9 +13,13 @@ BENIGN: dict[str, str] = {
     "CUDA_ROOT": "where a toolkit lies",
     "CUDA_INC_PATH": "where headers lie",
     "CUDA_VERSION": "a label that container images carry",
+    "CUDA_DRIVER_VERSION": "a label that container images carry",
+    "CUDA_ARCH_LIST": "for which GPUs an image's programs are built",
+    "CUDA_COMPONENT_LIST": "package names that container images carry",
     "CUDA_PKG_*": "package names that container images carry",
     "CUDA_CACHE_PATH": "where compiled kernels are kept",
     "CUDA_CACHE_MAXSIZE": "how many compiled kernels are kept",
+    "NCCL_HOME": "where NCCL lies for builds; NCCL does not read it",
     "NCCL_VERSION": "a label that container images carry; NCCL does not read it",
 }
 READ_BY_NCCL_OR_CUDA = ("NCCL_", "CUDA_")

@@ -36,6 +36,7 @@ REASONS = {
     0x10: ("sync boost", False),
     0x8: ("HW slowdown", False),
     0x2: ("application clocks", False),
+    0x100: ("display clock", True),
     0x4: ("SW power cap", True),
     0x1: ("idle", True),
 }
