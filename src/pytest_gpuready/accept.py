@@ -1,8 +1,8 @@
 """`make accept`: accept this machine at level 2, or, where it has no NVIDIA GPU at all, show a replay that says so.
 
-A machine that shows any trace of an NVIDIA GPU (driver, device node, PCI function) is never answered with a replay:
-there the run is a real one, whatever comes out of it. This module needs nothing but Python's own library: `--announce`
-says which of the two it will be before anything is installed.
+A machine that shows any trace of an NVIDIA GPU (driver, device node, PCI function), or for which a site file expects
+GPUs, is never answered with a replay: there the run is a real one, whatever comes out of it. This module needs nothing
+but Python's own library: `--announce` says which of the two it will be before anything is installed.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ def _run(command: list[str]) -> int:
                 continue
 
 
+def _given(arguments: Sequence[str], option: str) -> bool:
+    return any(a == option or a.startswith(f"{option}=") for a in arguments)
+
+
 def _out(arguments: Sequence[str]) -> str:
     """Where the run writes to: the last `--gpuready-out` among pytest's arguments, or the default."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -55,15 +59,15 @@ def _out(arguments: Sequence[str]) -> str:
 def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
     """Run the suites as a person would; returns pytest's exit code."""
     hardware = traces(root)
+    if not hardware and (Path(SITE).is_file() or _given(arguments, "--gpuready-site")):
+        hardware = ["a site file that expects GPUs"]
     first = f"gpuready: accepting this machine, found {hardware[0]}" if hardware else _REPLAY
     if "--announce" in arguments:
         print(first, flush=True)
         return 0
     replay = [] if hardware else ["--gpuready-replay", "demo"]
-    site = ["--gpuready-site", SITE] if hardware and Path(SITE).is_file() else []
-    if Path(SITE).is_file() and not hardware:
-        print(f"gpuready: {SITE} is not used: it is about hardware, and this is a replay", flush=True)
-    if any(a == "--gpuready-replay" or a.startswith("--gpuready-replay=") for a in arguments) and hardware:
+    site = ["--gpuready-site", SITE] if Path(SITE).is_file() and not _given(arguments, "--gpuready-site") else []
+    if _given(arguments, "--gpuready-replay") and hardware:
         print(f"INCOMPLETE: expected to accept this machine, found a replay asked for while {hardware[0]} is here")
         return 20
     if not os.environ.get("GPUREADY_ANNOUNCED"):

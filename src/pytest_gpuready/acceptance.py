@@ -6,8 +6,8 @@ import dataclasses
 import datetime
 import platform
 import socket
+import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +56,8 @@ class Settings:
     record: Path | None = None
     keep_going: bool = False
     level: int | None = None
+    named_level: int = 0
+    """The highest level that another marker expression names: the run aims at least that high."""
     command: str = "pytest"
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     joined: bool = False
@@ -88,15 +90,19 @@ class Acceptance:
         if self._lease:
             self._lease.release()
             self._lease = None
+        run: Run | None = getattr(self, "run", None)
+        if run and run.lock:
+            run.lock.close()
 
     def conclude(
         self, records: Mapping[tuple[str, str], Sequence[Record]], *, finished: bool, blockers: Sequence[str] = ()
     ) -> Certificate:
-        """Build the certificate from the store and what the tests said, and put its files in place.
+        """Build the certificate from the store, read once more, and what the tests said; put its files in place.
 
         Raises:
             StoreError: the files cannot be written; what lies there then still says INCOMPLETE.
         """
+        self.findings.reread()
         certificate = build(
             findings=self.findings,
             records=records,
@@ -174,14 +180,20 @@ class Acceptance:
             if settings.record:
                 raise InventoryError("expected --gpuready-replay or --gpuready-record, found both; record a real node")
             return Replay(DEMO if settings.replay == "demo" else Path(settings.replay))
-        return Recording(Local(), settings.record, site=settings.site) if settings.record else Local()
+        if not settings.record:
+            return Local()
+        if not settings.joined and (settings.record / "recording.json").exists():
+            raise InventoryError(f"expected no recording in {settings.record} yet, found one; choose another directory")
+        return Recording(Local(), settings.record, site=settings.site)
 
     def _node_name(self, transport: Transport) -> str:
         if not isinstance(transport, Replay):
             return node_name(self.site, socket.gethostname())
         recorded = transport.meta.nodes
-        if not recorded:
-            raise TransportError(f"expected a recorded node in {transport.directory}, found none; record one")
+        if len(recorded) != 1:
+            raise TransportError(
+                f"expected one recorded node in {transport.directory}, found {len(recorded)}; record one a directory"
+            )
         name = node_name(self.site, recorded[0])
         if name not in recorded:
             raise InventoryError(
@@ -210,13 +222,10 @@ class Acceptance:
         self.profile: Profile = profile or load("base")
         self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)
         self.basis, self.basis_note = self._basis(transport)
-        self.inventory = dataclasses.replace(
-            self.inventory, assumptions=(*self.inventory.assumptions, *self._differences(name))
-        )
-        self.level = settings.level or (
-            site.level if site and site.level else max(c.level for c in self.profile.clauses)
-        )
+        default = site.level if site and site.level else max(c.level for c in self.profile.clauses)
+        self.level = settings.level or max(default, settings.named_level)
         self.findings = Findings(store=store, probes=self._probes, profile=self.profile, inventory=self.inventory)
+        self._assume(*self._differences(name))
         if settings.joined:
             self.run: Run = join_run(settings.out, store)
             return
@@ -228,7 +237,16 @@ class Acceptance:
             findings=self.findings,
             probes=self._probes,
         )
+        if self.run.measured_again:
+            again = ", ".join(self.run.measured_again)
+            line = f"continued: {again} measured again; the earlier attempt proved nothing and stays in the evidence"
+            self._assume(line)
         self.conclude({}, finished=False)
+
+    def _assume(self, *lines: str) -> None:
+        """Add lines to what the certificate prints as assumed."""
+        self.inventory = dataclasses.replace(self.inventory, assumptions=(*self.inventory.assumptions, *lines))
+        self.findings.inventory = self.inventory
 
     def _differences(self, name: str) -> list[str]:
         """What was asked for or found otherwise than the site file says, to be printed beside the assumptions."""
@@ -261,6 +279,11 @@ class Acceptance:
         return Identity(
             boot_ids={node.name: node.boot_id for node in self.inventory.nodes},
             gpus=[slot.gpu.uuid or slot.bdf for n in self.inventory.nodes for slot in n.slots if slot.gpu],
+            driver=[
+                *(f"{node.driver} {node.kernel}" for node in self.inventory.nodes),
+                *(f"{slot.gpu.vbios} {slot.gpu.inforom}" for n in self.inventory.nodes for slot in n.slots if slot.gpu),
+            ],
+            product=__version__,
             profile=self.profile.sha256,
             site=self.site.sha256 if self.site else "",
             basis=f"{self.basis} {self.basis_note}".strip(),
@@ -301,7 +324,7 @@ class Acceptance:
         entries = []
         for key in self.run.store.scopes():
             taken = self.run.store.read(key)
-            for result in taken.results if taken else []:
+            for result in (*taken.earlier, *taken.results) if taken else ():
                 sha256 = digest(result)
                 entries.append(
                     EvidenceEntry(
@@ -333,16 +356,28 @@ class Acceptance:
 
 
 def _take_first(probes: Sequence[Probe], node: Node, transport: Transport) -> dict[str, Taken]:
-    """The inventory's commands, side by side: neither needs the other."""
+    """The inventory's commands, side by side: neither needs the other. Ctrl-C ends them at once."""
+    taken: dict[str, Taken] = {}
 
-    def take(probe: Probe) -> Taken:
+    def take(probe: Probe) -> None:
         try:
-            return Taken(results=[transport.run(probe.command(node, node.part))])
+            result = Taken(results=[transport.run(probe.command(node, node.part))])
         except TransportError as error:
-            return Taken(problem=str(error))
+            result = Taken(problem=str(error))
+        taken[key_of(probe.name, node.name)] = result
 
-    with ThreadPoolExecutor(max_workers=len(probes)) as pool:
-        return dict(zip((key_of(p.name, node.name) for p in probes), pool.map(take, probes), strict=True))
+    threads = [threading.Thread(target=take, args=(probe,), daemon=True) for probe in probes]
+    for thread in threads:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(timeout=0.05)
+    except KeyboardInterrupt:
+        transport.stop()
+        raise
+    nothing = Taken(problem=f"{node.name}: expected an answer, found that it could not be asked; start pytest again")
+    return {key: taken.get(key, nothing) for key in (key_of(p.name, node.name) for p in probes)}
 
 
 def _found(fresh: Mapping[str, Taken], node: str) -> NodeFound:

@@ -15,8 +15,12 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:
-    """Put several files in place, all or none: renaming starts when every one of them is whole on the disk."""
+    """Put several files in place, all or none: renaming starts when every one of them is whole on the disk.
+
+    Where a renaming fails, those before it are taken back.
+    """
     written: list[tuple[Path, Path]] = []
+    before: list[tuple[Path, bytes | None]] = []
     try:
         for path, data in files.items():
             descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
@@ -27,8 +31,16 @@ def write_together(files: Mapping[Path, bytes]) -> None:
                 file.flush()
                 os.fsync(descriptor)
         for temporary, path in written:
+            old = path.read_bytes() if path.exists() else None
             temporary.replace(path)
+            before.append((path, old))
     except BaseException:
+        for path, old in reversed(before):
+            with contextlib.suppress(OSError):
+                if old is None:
+                    path.unlink()
+                else:
+                    path.write_bytes(old)
         for temporary, _ in written:
             with contextlib.suppress(OSError):
                 temporary.unlink()

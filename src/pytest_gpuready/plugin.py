@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["acceptance", "gpu", "inventory", "measured", "part", "profile", "require"]
 
 LEVELS = (1, 2, 3, 4)
+FAILED: pytest.StashKey[Exception] = pytest.StashKey()
 
 _MARKERS = (
     "level(n): run level of a clause, 1 to 4; gives the marks level<n> to level4, so that -m level4 runs all up to 4",
@@ -71,8 +72,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _asked_level(config: pytest.Config) -> int | None:
-    """N of exactly `-m levelN`."""
-    match = re.fullmatch(r"\s*level([1-4])\s*", config.option.markexpr or "")
+    """N of exactly `-m levelN`; blanks and parentheses around it change nothing."""
+    match = re.fullmatch(r"[\s(]*level([1-4])[\s)]*", config.option.markexpr or "")
     return int(match.group(1)) if match else None
 
 
@@ -128,7 +129,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("clause")
     if marker is None or "part" not in metafunc.fixturenames:
         return
-    parts = _drive(metafunc.config).parts(marker)
+    config = metafunc.config
+    if FAILED in config.stash:
+        return
+    try:
+        parts = _drive(config).parts(marker)
+    except pytest.exit.Exception as stop:
+        config.stash[FAILED] = stop  # said once, when collection has ended: in here it would read as broken tests
+        return
     metafunc.parametrize("part", parts, ids=[p.name for p in parts], indirect=True)
 
 
@@ -141,12 +149,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         for n in range(level.args[0], LEVELS[-1] + 1):
             item.add_marker(f"level{n}")
     marker = item.get_closest_marker("clause")
-    if marker is not None:
+    if marker is not None and FAILED not in item.config.stash:
         _drive(item.config).adopt(item, marker)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Clauses run in the order of their levels, and none above the level that the run aims at."""
+    if FAILED in config.stash:
+        raise config.stash[FAILED]
     driving = config.stash.get(DRIVING, None)
     if driving:
         dropped = driving.arrange(items)
@@ -172,7 +182,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
     """Write the certificate and raise the exit code to what it says; never lower it."""
     driving = session.config.stash.get(DRIVING, None)
     if driving and not hasattr(session.config, "workerinput"):
-        session.exitstatus = driving.finish(int(exitstatus))
+        session.exitstatus = driving.finish(int(session.exitstatus) or int(exitstatus))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

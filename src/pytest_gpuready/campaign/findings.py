@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_gpuready.campaign.store import Store, Taken, key_of
+from pytest_gpuready.errors import ParseError, ToolError
 from pytest_gpuready.inventory import applies
 from pytest_gpuready.judge import Found, judge
 from pytest_gpuready.model import (
     Clause,
+    CommandResult,
     Inventory,
     Measurement,
     Node,
@@ -24,6 +26,7 @@ from pytest_gpuready.model import (
     Value,
     Verdict,
 )
+from pytest_gpuready.parse.agent import envelope
 from pytest_gpuready.probes import Probe
 
 RETEST_RUNS = 2
@@ -55,7 +58,7 @@ class Findings:
         if not scopes:
             slot = self.inventory.slot(part)
             gone = "no GPU was found in its place" if slot is None or slot.gpu is None else "it cannot be asked"
-            return _problem(metric, part, f"{part.label}: {gone}, so {metric} was not measured")
+            return _problem(metric, part, f"{part.label}: {gone}")
         key = key_of(probe.name, scopes[0].name)
         answers = self._answers(probe, node, scopes[0], take=take)
         if answers is None:
@@ -139,7 +142,7 @@ class Findings:
             return self._read[key]
         command = probe.command(node, scope)
         taken = self._store.take(key, command) if take else self._store.read(key)
-        if taken is None:
+        if taken is None or taken.empty:
             return None
         answers = self._read_taken(probe, node, scope, taken)
         if take and not taken.problem and self._wants_retest(probe, answers):
@@ -153,7 +156,22 @@ class Findings:
     def _read_taken(self, probe: Probe, node: Node, scope: Part, taken: Taken) -> dict[tuple[str, str], Found]:
         if taken.problem:
             return {}
-        return {(f.metric, f.part): f for f in probe.read(self.inventory, node, scope, taken.results)}
+        key = key_of(probe.name, scope.name)
+        boots = {_boot_of(result, probe.name) for result in taken.results} - {"", node.boot_id}
+        if boots and node.boot_id:
+            self._problems[key] = (
+                f"{node.name}: expected answers of boot {node.boot_id}, found one of boot {sorted(boots)[0]}; "
+                "the node rebooted or another one answered: start again"
+            )
+            return {}
+        try:
+            return {(f.metric, f.part): f for f in probe.read(self.inventory, node, scope, taken.results)}
+        except Exception as error:  # a reader that breaks on a document has not measured anything
+            self._problems[key] = (
+                f"{scope.label}: expected to read what {probe.name} printed, found {type(error).__name__}: {error}; "
+                "keep the evidence and report it"
+            )
+            return {}
 
     def _wants_retest(self, probe: Probe, answers: dict[tuple[str, str], Found]) -> bool:
         """True where a clause that condemns nothing without a retest fails on the first run."""
@@ -165,6 +183,14 @@ class Findings:
             if any(verdict.outcome is Outcome.FAIL for verdict in judged):
                 return True
         return False
+
+
+def _boot_of(result: CommandResult, probe: str) -> str:
+    """The boot that an agent's document names; "" where there is no document."""
+    try:
+        return envelope(result, probe).boot_id
+    except (ParseError, ToolError):
+        return ""
 
 
 def _problem(metric: str, part: Part, says: str) -> Problem:

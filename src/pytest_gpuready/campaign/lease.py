@@ -12,10 +12,11 @@ import fcntl
 import getpass
 import json
 import os
+import stat
 import tempfile
 import time
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from pytest_gpuready.errors import LeaseError
 
@@ -80,15 +81,22 @@ def _open(path: Path) -> TextIO:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         with contextlib.suppress(OSError):
             os.fchmod(descriptor, 0o666)  # whoever measures this machine next may be another user
-        return os.fdopen(descriptor, "r+")
+        return _regular(path, descriptor, "r+")
     except PermissionError:
         pass
     except OSError as error:
         raise LeaseError(f"expected to open the lease {path}, found {error.strerror}; remove it") from error
     try:
-        return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "r")
+        return _regular(path, os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW), "r")
     except OSError as error:
         raise LeaseError(f"expected to open the lease {path}, found {error.strerror}; correct its owner") from error
+
+
+def _regular(path: Path, descriptor: int, mode: str) -> TextIO:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise LeaseError(f"expected the lease {path} to be a file, found something else; remove it")
+    return cast("TextIO", os.fdopen(descriptor, mode, encoding="utf-8", errors="replace"))
 
 
 def _user() -> str:

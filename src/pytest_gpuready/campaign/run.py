@@ -1,35 +1,46 @@
 """One acceptance run: its directory, its identity, and how an earlier run in the same directory is treated.
 
-A run that ended INCOMPLETE (or was killed) is continued when it is about the same thing: boot id, GPUs, profile, site
-file and basis. Then only what proved itself is kept (PASS, MARGINAL, OBSERVED, judged again from the store). Anything
-else in the directory is moved to `DIR.N` and a new run starts. From the first moment on, the certificate in the
-directory is one of this run and says INCOMPLETE until the end.
+A run that ended INCOMPLETE (or was killed) is continued when it is about the same thing: boot id, GPUs, driver,
+profile, site file and basis. Then only what proved itself is kept (PASS, MARGINAL, OBSERVED, judged again from the
+store); what did not is measured again and stays among the evidence as an earlier attempt. A run that has seen a FAIL is
+never continued: measuring until it fits is not acceptance. Anything else in the directory is moved to `DIR.N` and a new
+run starts. From the first moment on, the certificate in the directory is one of this run and says INCOMPLETE until the
+end. A lock in the directory keeps a second run, of another machine that shares it, out.
 """
 
 from __future__ import annotations
 
 import datetime
+import fcntl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
 
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.store import Store, Taken, key_of
-from pytest_gpuready.errors import StoreError
+from pytest_gpuready.errors import LeaseError, StoreError
 from pytest_gpuready.files import write_atomically
+from pytest_gpuready.model import Outcome, Part
 from pytest_gpuready.probes import Probe
 
 
 class Identity(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """What must be equal for an earlier run to be continued."""
+    """What must be equal for an earlier run to be continued. An unknown boot id ("") equals none."""
 
     boot_ids: dict[str, str]
     gpus: list[str]
+    driver: list[str]
     profile: str
     site: str
     basis: str
+    product: str
+
+    def same_as(self, other: Identity) -> bool:
+        """True where both are about the same machine, in the same state, judged by the same rules."""
+        return self == other and all(self.boot_ids.values())
 
 
 class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -43,13 +54,16 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """An open run directory."""
+    """An open run directory. `measured_again` names scopes whose earlier attempt proved nothing; `lock` keeps others
+    out while it is open (None in a worker, which shares the lock of its controller)."""
 
     out: Path
     started: str
     continued: bool
     moved_to: Path | None
+    measured_again: tuple[str, ...]
     store: Store
+    lock: TextIO | None
 
 
 def open_run(
@@ -64,30 +78,46 @@ def open_run(
     """Continue the run in `out` or start a new one there; `fresh` are results taken just now (the inventory's).
 
     Raises:
+        LeaseError: another run is writing to this directory.
         StoreError: the directory cannot be read or written.
     """
     try:
-        earlier = _read(out)
-        moved_to = None
-        continued = earlier is not None and earlier.ended in ("", "INCOMPLETE") and earlier.identity == identity
-        if not continued and out.exists() and any(out.iterdir()):
-            if not (out / "run.json").exists():
+        moved_to = lock = None
+        continued = False
+        started = _now()
+        if out.exists() and any(out.iterdir()):
+            earlier = _read(out)
+            if earlier is None and not (out / "run.json").exists():
                 raise StoreError(
                     f"expected {out} to be empty or a run directory, found other files; choose another --gpuready-out"
                 )
-            moved_to = _move_aside(out)
+            lock = _lock(out)
+            continued = (
+                earlier is not None
+                and earlier.ended in ("", "INCOMPLETE")
+                and earlier.identity.same_as(identity)
+                and not _failed(findings, probes)
+            )
+            if continued and earlier:
+                started = earlier.started
+            else:
+                moved_to = _move_aside(out)
+                lock.close()
+                lock = None
         out.mkdir(parents=True, exist_ok=True)
-        started = earlier.started if earlier and continued else _now()
+        lock = lock or _lock(out)
         _write(out, RunFile(gpuready_run=1, started=started, identity=identity))
     except OSError as error:
         raise StoreError(
             f"expected to write in {out}, found {error.strerror}; choose another --gpuready-out"
         ) from error
+    findings.reread()
     for key, taken in fresh.items():
         store.put(key, taken)
-    if continued:
-        _forget_unproven(store, fresh, findings, probes)
-    return Run(out=out, started=started, continued=continued, moved_to=moved_to, store=store)
+    again = _forget_unproven(store, fresh, findings, probes) if continued else ()
+    return Run(
+        out=out, started=started, continued=continued, moved_to=moved_to, measured_again=again, store=store, lock=lock
+    )
 
 
 def join_run(out: Path, store: Store) -> Run:
@@ -99,7 +129,7 @@ def join_run(out: Path, store: Store) -> Run:
     run = _read(out)
     if run is None:
         raise StoreError(f"expected an open run in {out}, found none; start pytest again")
-    return Run(out=out, started=run.started, continued=True, moved_to=None, store=store)
+    return Run(out=out, started=run.started, continued=True, moved_to=None, measured_again=(), store=store, lock=None)
 
 
 def ended(out: Path, status: str) -> bytes:
@@ -114,19 +144,46 @@ def ended(out: Path, status: str) -> bytes:
     return _encode(msgspec.structs.replace(run, ended=status))
 
 
-def _forget_unproven(store: Store, fresh: dict[str, Taken], findings: Findings, probes: Sequence[Probe]) -> None:
-    """Take out of the store what has a clause that did not prove itself: it is measured again."""
+def _scopes(findings: Findings, probes: Sequence[Probe]) -> list[tuple[Probe, Part]]:
+    return [(probe, scope) for probe in probes for node in findings.inventory.nodes for scope in probe.scopes(node)]
+
+
+def _failed(findings: Findings, probes: Sequence[Probe]) -> bool:
+    """True where something in the store has FAILed already."""
+    return any(Outcome.FAIL in findings.outcomes_of(probe, scope) for probe, scope in _scopes(findings, probes))
+
+
+def _forget_unproven(
+    store: Store, fresh: dict[str, Taken], findings: Findings, probes: Sequence[Probe]
+) -> tuple[str, ...]:
+    """Let what has a clause that did not prove itself be measured again; returns the scopes that had been measured."""
     proven = {
         key_of(probe.name, scope.name)
-        for probe in probes
-        for node in findings.inventory.nodes
-        for scope in probe.scopes(node)
+        for probe, scope in _scopes(findings, probes)
         if all(outcome.reusable for outcome in findings.outcomes_of(probe, scope))
     }
-    for key in store.scopes():
-        if key not in proven and key not in fresh:
-            store.forget(key)
+    again = tuple(key for key in store.scopes() if key not in proven and key not in fresh)
+    for key in again:
+        store.forget(key)
     findings.reread()
+    return again
+
+
+def _lock(out: Path) -> TextIO:
+    """The lock of a run directory, held until it is closed.
+
+    Raises:
+        LeaseError: another run holds it.
+    """
+    file = (out / "run.lock").open("a", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise LeaseError(
+            f"expected {out} free, found another run writing to it; wait for its end or choose another --gpuready-out"
+        ) from error
+    return file
 
 
 def _read(out: Path) -> RunFile | None:

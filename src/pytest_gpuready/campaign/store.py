@@ -25,10 +25,19 @@ from pytest_gpuready.transport import Transport
 
 
 class Taken(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """All results of one command on one scope; `problem` says why there is none."""
+    """All results of one command on one scope; `problem` says why there is none.
+
+    `earlier` are results of an earlier attempt of this run that proved nothing: they do not count, and stay evidence.
+    """
 
     results: list[CommandResult] = []
     problem: str = ""
+    earlier: list[CommandResult] = []
+
+    @property
+    def empty(self) -> bool:
+        """True where the scope has yet to be measured."""
+        return not self.results and not self.problem
 
 
 class Store:
@@ -45,10 +54,11 @@ class Store:
             StoreError: the run directory cannot be read, written or locked.
         """
         known = self.read(key)
-        if known:
+        if known and not known.empty:
             return known
         with self._lock(key, patience_s=command.timeout_s + 60):
-            return self.read(key) or self._write(key, self._run(command, Taken()))
+            known = self.read(key) or Taken()
+            return self._write(key, self._run(command, known)) if known.empty else known
 
     def again(self, key: str, command: Command, *, runs: int) -> Taken:
         """The results of this scope with `runs` of them: retests are run where they are missing.
@@ -77,9 +87,10 @@ class Store:
         return sorted(path.stem for path in (self._root / "store").glob("*.json"))
 
     def forget(self, key: str) -> None:
-        """Take a scope out, so that it is measured again."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path(key).unlink()
+        """Let a scope be measured again; what it held stays as an earlier attempt."""
+        taken = self.read(key)
+        if taken and not taken.empty:
+            self._write(key, Taken(earlier=[*taken.earlier, *taken.results]))
 
     def read(self, key: str) -> Taken | None:
         """What is stored for this scope.
@@ -101,12 +112,12 @@ class Store:
         except RecordingEndedError:
             raise
         except TransportError as error:
-            return Taken(results=before.results, problem=str(error))
-        return Taken(results=[*before.results, result])
+            return msgspec.structs.replace(before, problem=str(error))
+        return msgspec.structs.replace(before, results=[*before.results, result])
 
     def _write(self, key: str, taken: Taken) -> Taken:
         try:
-            for result in taken.results:
+            for result in (*taken.earlier, *taken.results):
                 path = self._root / "evidence" / f"{digest(result)}.txt"
                 if not path.exists():
                     path.parent.mkdir(parents=True, exist_ok=True)

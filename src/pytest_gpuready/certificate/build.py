@@ -38,6 +38,7 @@ from pytest_gpuready.model import Clause, Measurement, Outcome, Part, Problem, S
 from pytest_gpuready.model.units import show
 
 NOT_TESTED = "no test of this run judged it"
+_EMPTY = (Outcome.NOT_APPLICABLE, Outcome.OBSERVED)
 _WORST_FIRST = (Outcome.FAIL, Outcome.UNSTABLE, Outcome.NOT_MEASURED, Outcome.NOT_TESTED, Outcome.OBSERVED)
 
 
@@ -208,6 +209,15 @@ def _status(cells: Sequence[_Cell], facts: Facts, findings: Findings | None) -> 
         if not any(cell.verdict.outcome in (Outcome.PASS, Outcome.MARGINAL) for cell in cells):
             incomplete = True
             why.append("nothing passed: no clause has a verdict inside its limit")
+        for level in range(1, facts.level_asked + 1):
+            there = [c for c in cells if c.clause.level == level]
+            needed = [c for c in there if c.clause.required]
+            if there and not needed:
+                incomplete = True
+                why.append(f"the profile {findings.profile.name} requires nothing at level {level}")
+            elif needed and all(c.verdict.outcome in _EMPTY for c in needed):
+                incomplete = True
+                why.append(f"nothing of level {level} passed: what it requires is excluded or hidden")
         missing = [
             n for n in range(1, facts.level_asked + 1) if not any(c.level == n for c in findings.profile.clauses)
         ]

@@ -17,3 +17,7 @@ class Transport(Protocol):
     def run(self, command: Command) -> CommandResult:
         """Run one command to its end or its deadline."""
         ...
+
+    def stop(self) -> None:
+        """End everything that runs, from another thread: the person has pressed Ctrl-C."""
+        ...

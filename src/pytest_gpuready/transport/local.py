@@ -33,6 +33,13 @@ class Local:
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def stop(self) -> None:
+        """End every command that runs now; their `run` then returns what was printed so far."""
+        for process in list(self._running):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def run(self, command: Command) -> CommandResult:
         """Run the command here.
@@ -58,10 +65,12 @@ class Local:
                 f"{command.node}: expected to start {argv[0]!r}, found {error.strerror}; install it or correct PATH"
             ) from error
         unkillable = ""
+        self._running.add(process)
         try:
             stdout, stderr, why = self._collect(process, begin + command.timeout_s)
         finally:
             unkillable = _end_group(process)
+            self._running.discard(process)
         if why == "too much":
             stderr += f"\noutput beyond {self._max_bytes} bytes was cut and the command ended".encode()
         return CommandResult(

@@ -46,11 +46,20 @@ class Recording:
     def run(self, command: Command) -> CommandResult:
         """Run the command through the inner transport and keep what it printed."""
         result = self._inner.run(command)
-        with self._lock:
-            append(self._directory, [result])
-            if self._site and not (self._directory / SITE).exists():
-                write_atomically(self._directory / SITE, self._site.read_bytes())
+        try:
+            with self._lock:
+                append(self._directory, [result])
+                if self._site and not (self._directory / SITE).exists():
+                    write_atomically(self._directory / SITE, self._site.read_bytes())
+        except OSError as error:
+            raise TransportError(
+                f"expected to keep a recording in {self._directory}, found {error.strerror}; choose another directory"
+            ) from error
         return result
+
+    def stop(self) -> None:
+        """End everything that runs through the inner transport."""
+        self._inner.stop()
 
 
 def append(

@@ -50,3 +50,6 @@ class Replay:
                 f"{self.directory.name}/; record the node again"
             )
         return dataclasses.replace(results[command.repeat], command=command)
+
+    def stop(self) -> None:
+        """Nothing runs here."""

@@ -1,0 +1,225 @@
+"""Ways to a green certificate that somebody found: each stays shut."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_gpuready import accept as accepting
+from pytest_gpuready.model import CommandResult
+from pytest_gpuready.transport.recording import append
+from tests.nodes import demo_results, write_recording
+from tests.plugin.conftest import SUITES, Accept
+
+LEVEL2 = ("--gpuready-replay", "node", "-m", "level2")
+
+
+def changed(results: list[CommandResult], probe: str, change: Any) -> list[CommandResult]:
+    """The results with the documents of one probe changed in place."""
+    made = []
+    for result in results:
+        document = json.loads(result.stdout)
+        if document["probe"] == probe:
+            change(document)
+        made.append(dataclasses.replace(result, stdout=json.dumps(document) + "\n"))
+    return made
+
+
+def test_another_boot_in_one_document_is_not_measured(accept: Accept) -> None:
+    """Copies of another boot than the inventory's belong to another run or machine."""
+    results = changed(demo_results(), "copies", lambda d: d.update(boot_id="another-boot"))
+    write_recording(accept.path / "node", results, gpus="2")
+    run = accept(*LEVEL2)
+    assert (run.code, run.status) == (20, "INCOMPLETE")
+    assert "found one of boot another-boot" in run.parts("PCIE-5")[0]["line"]
+
+
+def test_an_unknown_boot_is_never_continued(accept: Accept) -> None:
+    """Without a boot id nobody knows whether the machine rebooted: a new run starts."""
+    results = [
+        dataclasses.replace(r, stdout=r.stdout.replace('"boot_id":"', '"boot_id":"","x":"')) for r in demo_results()
+    ]
+    results = [dataclasses.replace(r, stdout=_without_x(r.stdout)) for r in results]
+    write_recording(accept.path / "node", results, gpus="2")
+    accept(*LEVEL2, "-k", "present")
+    run = accept(*LEVEL2)
+    assert (accept.path / "gpuready-out.1" / "certificate.json").exists()
+    assert run.status == "ACCEPTED"
+
+
+def _without_x(text: str) -> str:
+    document = json.loads(text)
+    document.pop("x", None)
+    return json.dumps(document) + "\n"
+
+
+def test_a_run_that_saw_a_failure_is_not_continued(accept: Accept, pytester: pytest.Pytester) -> None:
+    """A FAIL that was measured before the run was killed is not measured away by the next run."""
+    results = demo_results()
+    bad = changed(results, "copies", lambda d: d["data"]["watch"]["samples"].update(width=_eights(d)))
+    write_recording(accept.path / "node", bad, gpus="2")
+    pytester.makepyfile(
+        dying="""
+        import os, pytest, signal
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_sessionfinish(session):
+            os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    killed = accept(*LEVEL2, plugins=("dying",))
+    assert killed.certificate["finished"] is False
+    for path in (accept.path / "node" / "results").glob("*.json"):
+        path.unlink()
+    append(accept.path / "node", results)
+    accept(*LEVEL2)
+    assert (accept.path / "gpuready-out.1" / "run.json").exists()
+
+
+def _eights(document: dict[str, Any]) -> list[int]:
+    return [8 for _ in document["data"]["watch"]["samples"]["width"]]
+
+
+def test_two_runs_do_not_share_a_directory(accept: Accept, pytester: pytest.Pytester) -> None:
+    """A second run that would write to the same directory is told so and writes nothing."""
+    pytester.makepyfile(
+        slow="""
+        import pathlib, time
+        def pytest_runtest_setup(item):
+            if "test_topology" in item.nodeid:
+                pathlib.Path("reached").touch()
+                while not pathlib.Path("go").exists():
+                    time.sleep(0.05)
+        """
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "slow", "--gpuready-replay", "demo"]
+    first = subprocess.Popen([*command, "-m", "level2", str(SUITES)], cwd=accept.path, stdout=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while not (accept.path / "reached").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    second = accept("--gpuready-replay", "demo", "-m", "level2")
+    (accept.path / "go").touch()
+    assert second.code == 20
+    assert "found another run writing to it" in second.result.stdout.str() + second.result.stderr.str()
+    assert first.wait(timeout=60) == 0
+    assert not (accept.path / "gpuready-out.1").exists()
+
+
+def test_another_plugins_exit_code_stays(accept: Accept, pytester: pytest.Pytester) -> None:
+    """An exit code that somebody else set is not lowered to 0."""
+    pytester.makepyfile(
+        strict="""
+        import pytest
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_sessionfinish(session):
+            session.exitstatus = 7
+        """
+    )
+    assert accept("--gpuready-replay", "demo", "-m", "level2", plugins=("strict",)).code == 7
+
+
+def test_an_optional_clause_does_not_set_the_code(accept: Accept) -> None:
+    """A clause that is not required and has no measurement leaves verdict and exit code alike."""
+
+    def nothing(document: dict[str, Any]) -> None:
+        for gpu in document["data"]["gpus"]:
+            gpu["ecc_corrected_volatile"] = None
+            gpu["errors"]["ecc_corrected_volatile"] = "NotSupported"
+
+    write_recording(accept.path / "node", changed(demo_results(), "nvml", nothing), gpus="2")
+    run = accept(*LEVEL2)
+    assert (run.code, run.status) == (0, "ACCEPTED")
+    assert run.cells("NOT MEASURED") == {"GPU-11": (0, 1)}
+
+
+@pytest.mark.parametrize("expression", ["(level2)", " level2 ", "level2 and not nothing_like_this"])
+def test_a_marker_expression_aims_as_high_as_it_says(accept: Accept, expression: str) -> None:
+    """Parentheses and blanks change nothing; another expression that names level 2 does not end at level 1."""
+    write_recording(accept.path / "node", demo_results(), gpus="2")
+    site = accept.path / "node" / "site.yaml"
+    site.write_text(site.read_text() + "level: 1\n")
+    run = accept("--gpuready-replay", "node", "-m", expression)
+    assert run.certificate["level_asked"] == 2
+
+
+def test_a_level_that_requires_nothing_is_not_accepted(accept: Accept) -> None:
+    """A profile that makes every clause of a level optional gives nothing to accept at that level."""
+    clauses = "\n".join(
+        f"  PCIE-{n}: {{required: false, gate: false, headline: ''}}" for n in (1, 2, 3, 4, 5, 6, 9, 16)
+    )
+    (accept.path / "soft.yaml").write_text(
+        "profile: soft\nextends: h200-sxm\nversion: '1'\ntitle: Soft\npci_ids: ['10de:2335']\nclauses:\n"
+        + clauses
+        + "\n"
+    )
+    run = accept("--gpuready-replay", "demo", "-m", "level2", "--gpuready-profile", "soft.yaml")
+    assert run.code != 0
+    if run.out.exists():
+        assert run.status == "INCOMPLETE"
+
+
+def test_a_recording_is_made_once(accept: Accept) -> None:
+    """A second visit is not mixed into a recording, and a recording of two nodes is not judged by one of them."""
+    first = accept("-m", "level1", "--gpuready-record", "rec")
+    second = accept("-m", "level1", "--gpuready-record", "rec")
+    assert (first.code, second.code) == (20, 4)
+    write_recording(accept.path / "node", demo_results(), gpus="2")
+    other = [dataclasses.replace(r, command=dataclasses.replace(r.command, node="node02")) for r in demo_results()]
+    append(accept.path / "node", other)
+    assert accept(*LEVEL2).code == 4
+
+
+def test_a_failed_start_names_the_older_certificate(accept: Accept) -> None:
+    """Where a run cannot start, the line says that the certificate lying there is an earlier run's."""
+    accept("--gpuready-replay", "demo", "-m", "level2")
+    run = accept("--gpuready-replay", "demo", "-m", "level2", "--gpuready-profile", "no-such-profile")
+    assert run.code == 4
+    assert "is of an earlier run" in run.result.stdout.str() + run.result.stderr.str()
+
+
+def test_a_deleted_store_is_not_believed(accept: Accept, pytester: pytest.Pytester) -> None:
+    """Measurements whose files are gone at the end are gone."""
+    pytester.makepyfile(
+        deleting="""
+        import pytest, shutil
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_sessionfinish(session):
+            shutil.rmtree("gpuready-out/store")
+        """
+    )
+    run = accept("--gpuready-replay", "demo", "-m", "level2", plugins=("deleting",))
+    assert (run.code, run.status) == (20, "INCOMPLETE")
+
+
+def test_a_site_file_forbids_the_automatic_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make accept` with a site file on a machine without GPUs asks that machine: exit 20, no replay."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.yaml").write_text("site: 1\nprofile: h200-sxm\nnodes: {node07: {gpus: 8}}\n")
+    command = [sys.executable, "-m", "pytest_gpuready.accept", "-p", "no:hypothesispytest"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 20
+    assert "REPLAY" not in done.stdout
+
+
+@pytest.mark.parametrize("trace", ["proc/driver/nvidia", "sys/module/nvidia", "dev/nvidia0", "pci"])
+def test_a_trace_of_a_gpu_forbids_a_replay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, trace: str
+) -> None:
+    """Where a driver, device node or PCI function exists, an asked-for replay is refused with 20."""
+    monkeypatch.chdir(tmp_path)
+    if trace == "pci":
+        device = tmp_path / "sys/bus/pci/devices/0000:19:00.0"
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x10de\n")
+        (device / "class").write_text("0x030200\n")
+    else:
+        (tmp_path / trace).mkdir(parents=True)
+    assert accepting.traces(tmp_path)
+    assert accepting.main(["--gpuready-replay", "demo"], root=tmp_path) == 20
+    assert "found a replay asked for" in capsys.readouterr().out
