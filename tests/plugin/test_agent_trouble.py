@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpuready.acceptance import Acceptance, Settings
-from pytest_gpuready.certificate.build import Record
 from pytest_gpuready.model import CommandResult
+from tests.judged import cells, judged, parts
 from tests.nodes import demo_results, write_recording
 from tests.plugin.conftest import Accept
 
@@ -48,39 +47,26 @@ TROUBLES: dict[str, Trouble] = {
 }
 
 
-def outcomes(directory: Path, results: list[CommandResult]) -> tuple[dict[str, dict[str, set[int]]], str]:
-    """Clause -> outcome -> GPU indices (-1: the node) as the store says, and the status if every test agreed."""
-    write_recording(directory / "node", results, gpus="2")
-    run = Acceptance(Settings(out=directory / "out", replay=str(directory / "node"), level=2))
-    found: dict[str, dict[str, set[int]]] = {}
-    records: dict[tuple[str, str], list[Record]] = {}
-    for clause in run.profile.up_to(2):
-        for part in run.inventory.parts(clause.per):
-            word = run.findings.verdict(clause, part).outcome.value
-            found.setdefault(clause.id, {}).setdefault(word, set()).add(part.index)
-            records[clause.id, part.name] = [Record(outcome=word)]
-    return found, run.conclude(records, finished=True).judged
-
-
 @pytest.mark.parametrize("probe", ["node", "nvml", "copies"])
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_an_agent_in_trouble_is_not_measured(tmp_path: Path, probe: str, trouble: str) -> None:
     """Every clause of that agent has no measurement, nothing fails for it, and the run is INCOMPLETE."""
     results = [TROUBLES[trouble](r) if r.command.argv[3] == probe else r for r in demo_results()]
-    found, status = outcomes(tmp_path, results)
-    assert status == "INCOMPLETE"
-    assert not [clause for clause, words in found.items() if "FAIL" in words]
+    certificate = judged(tmp_path, write_recording(tmp_path / "node", results, gpus="2"))
+    assert certificate.judged == "INCOMPLETE"
+    assert cells(certificate, "FAIL") == {}
     hit, untouched = {"node": ("GPU-28", "GPU-9"), "nvml": ("GPU-9", "GPU-33"), "copies": ("PCIE-5", "GPU-9")}[probe]
-    assert found[hit] == {"NOT MEASURED": {0, 1}}
-    assert set(found[untouched]) == {"PASS"}
+    assert cells(certificate, "NOT MEASURED")[hit] == (0, 1)
+    assert {part.outcome for part in parts(certificate, untouched)} == {"PASS"}
+    assert all(" found " in part.line for part in parts(certificate, hit))
 
 
 def test_one_gpu_in_trouble_costs_only_itself(tmp_path: Path) -> None:
     """The copies of one GPU that hang leave the other GPU's verdicts alone."""
     results = [TROUBLES["hung"](r) if r.command.argv[3:] == ("copies", "0000:00:07.0") else r for r in demo_results()]
-    found, status = outcomes(tmp_path, results)
-    assert status == "INCOMPLETE"
-    assert found["PCIE-5"] == {"PASS": {0}, "NOT MEASURED": {1}}
+    certificate = judged(tmp_path, write_recording(tmp_path / "node", results, gpus="2"))
+    assert certificate.judged == "INCOMPLETE"
+    assert [part.outcome for part in parts(certificate, "PCIE-5")] == ["PASS", "NOT MEASURED"]
 
 
 def test_a_command_that_was_never_recorded_is_not_measured(accept: Accept) -> None:
