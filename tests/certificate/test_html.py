@@ -403,3 +403,12 @@ def test_a_note_keeps_its_spelling() -> None:
     """What was replayed is spelled as it is named."""
     noted = msgspec.structs.replace(samples.replay(), basis_note="demo/ (recorded 2026-11-30)")
     assert "Replayed: demo/ (recorded 2026-11-30)." in _text(_page(noted).find_class("says")[0])
+
+
+@pytest.mark.parametrize(("started", "seconds"), [("9999-12-31T23:59:59Z", 5.0), ("yesterday", 1.0), ("", 1e300)])
+def test_impossible_times_are_left_out(started: str, seconds: float) -> None:
+    """An output whose time cannot be is not taken for the time of the measurement."""
+    base = samples.accepted()
+    odd = msgspec.structs.replace(base.evidence[0], started=started, duration_s=seconds)
+    page = _page(msgspec.structs.replace(base, evidence=[odd, *base.evidence[1:]]))
+    assert "Measured2026-11-30 11:04 UTC" in _text(page.find_class("facts")[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+from datetime import MAXYEAR, timedelta
 
 from pytest_gpuready.certificate import words
 from pytest_gpuready.certificate.document import Certificate, NodeEntry
@@ -50,8 +50,9 @@ def measured(certificate: Certificate) -> str:
     spans = []
     for entry in certificate.evidence:
         start = words.moment(entry.started)
-        if start is not None and math.isfinite(entry.duration_s):
-            spans.append((start, start + timedelta(seconds=min(max(entry.duration_s, 0.0), 1e7))))
+        if start is None or not math.isfinite(entry.duration_s) or start.year == MAXYEAR:
+            continue
+        spans.append((start, start + timedelta(seconds=min(max(entry.duration_s, 0.0), 1e7))))
     if not spans:
         return ""
     first, last = min(start for start, _ in spans), max(end for _, end in spans)
