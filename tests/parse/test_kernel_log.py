@@ -33,11 +33,11 @@ def test_forms_of_an_xid_line(text: str, number: int, bdf: str, pid: int, name: 
 
 
 def test_application_xids_are_not_hardware() -> None:
-    """13, 31, 43 and 45 belong to a program; 121 and 154 are notes; all else, unknown numbers too, is hardware."""
+    """13, 31, 43, 45 and 69 belong to a program; 121 and 154 are notes; all else, unknown numbers too, is hardware."""
     told = {n: xids(lines(f"NVRM: Xid (PCI:0000:38:00): {n}, pid=1, name=x, text"))[0] for n in range(1, 400)}
-    assert {n for n, xid in told.items() if xid.kind == "application"} == {13, 31, 43, 45}
+    assert {n for n, xid in told.items() if xid.kind == "application"} == {13, 31, 43, 45, 69}
     assert {n for n, xid in told.items() if xid.kind == "information"} == {121, 154}
-    assert all(xid.hardware for n, xid in told.items() if n not in {13, 31, 43, 45, 121, 154})
+    assert all(xid.hardware for n, xid in told.items() if n not in {13, 31, 43, 45, 69, 121, 154})
 
 
 def test_recorded_and_failed_remap_are_both_hardware() -> None:
@@ -144,6 +144,70 @@ def test_sxid_whose_first_line_is_lost() -> None:
         )
     )
     assert [event.fatal for event in found] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "bdf"),
+    [
+        ("NVRM: Xid(PCI:0000:91:00): 79, GPU has fallen off the bus", 79, "0000:91:00.0"),
+        ("NVRM: Xid  (PCI:0000:91:00): 79", 79, "0000:91:00.0"),
+        ("NVRM: xid (PCI:0000:91:00): 79", 79, "0000:91:00.0"),
+        ("NVRM: XID (PCI:0000:91:00): 79", 79, "0000:91:00.0"),
+        ("NVRM: Xid [PCI:0000:91:00]: 79", 79, "0000:91:00.0"),
+        ("NVRM: Xid (PCI:0000:91:00) 79", 79, "0000:91:00.0"),
+        ("NVRM: Xid 79 on GPU 0000:91:00.0", 79, "0000:91:00.0"),
+        ("NVRM: GPU0 Xid: 48", 48, ""),
+        ("NVRM: Xid (PCI:0000:91:00): x79", 0, "0000:91:00.0"),
+        ("NVRM: Xid (): 79", 0, ""),
+        ("NVRM: Xid [elsewhere] 79", 0, ""),
+    ],
+)
+def test_another_spelling_is_no_excuse(text: str, number: int, bdf: str) -> None:
+    """Blanks, capitals and brackets that differ do not hide an Xid; what cannot be read is hardware."""
+    (xid,) = xids(lines(text))
+    assert (xid.number, xid.bdf, xid.hardware) == (number, bdf, True)
+
+
+def test_two_xids_in_one_line_are_two() -> None:
+    """A line that holds a program's Xid and a hardware one gives both, each with its own address and text."""
+    found = xids(
+        lines("NVRM: Xid (PCI:0000:91:00): 31, pid=1, name=x, fault NVRM: Xid (PCI:0000:92:00): 48, pid=2, DBE")
+    )
+    assert [(x.number, x.bdf, x.pid, x.text) for x in found] == [
+        (31, "0000:91:00.0", 1, "fault"),
+        (48, "0000:92:00.0", 2, "DBE"),
+    ]
+
+
+def test_off_the_bus_beside_a_programs_xid() -> None:
+    """The sentence counts as Xid 79 also where its line has a number that condemns nobody."""
+    found = xids(lines("NVRM: Xid (PCI:0000:91:00): 31, GPU has fallen off the bus."))
+    assert sorted((x.number, x.bdf) for x in found) == [(31, "0000:91:00.0"), (79, "0000:91:00.0")]
+
+
+@pytest.mark.parametrize("text", ["RPC: 1234 xid 0x77 sent", "svc: xid 4711 (0x1267) dropped", "nvidia: taxid (x)"])
+def test_what_others_call_xid_is_none(text: str) -> None:
+    """The remote procedure calls of the kernel have an xid too, and it is nobody's error."""
+    assert xids(lines(text)) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "bdf", "fatal"),
+    [
+        ("nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 20034 Fatal, Link 30", 20034, "0000:85:00.0", True),
+        ("nvidia-nvswitch3: SXid(PCI:0000:85:00.0): 20034, Fatal", 20034, "0000:85:00.0", True),
+        ("nvidia-nvswitch3: SXID [PCI:0000:85:00.0]: 20034, FATAL", 20034, "0000:85:00.0", True),
+        ("nvidia-nvswitch3: SXid (switch 3): 20034, Fatal", 20034, "", True),
+        ("nvidia-nvswitch3: SXid (switch 3): 12028, Non-fatal, Link 1", 12028, "", False),
+        ("nvidia-nvswitch3: SXid 20034 fatal", 20034, "", True),
+        ("nvidia-nvswitch3: SXid (PCI:0000:85:00.0): , Fatal", 0, "", True),
+    ],
+)
+def test_another_spelling_of_an_sxid(text: str, number: int, bdf: str, fatal: bool) -> None:
+    """An SXid of an unknown form is an event all the same, and fatal unless it says otherwise."""
+    (event,) = sxids(lines(text))
+    assert (event.number, event.bdf, event.fatal) == (number, bdf, fatal)
+    assert xids(lines(text)) == ()
 
 
 @given(st.lists(st.text(max_size=120), max_size=12))

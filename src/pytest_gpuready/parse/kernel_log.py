@@ -4,12 +4,16 @@ An SXid is not an Xid: its address is a switch. An NVSwitch prints up to three l
 event here. A GPU that "has fallen off the bus" without any number (it never answered the driver at boot) counts as
 Xid 79; beside a numbered Xid 79 of the same GPU the sentence adds nothing.
 
+Spelling is no excuse either: brackets, blanks and capitals may differ, a line may hold several Xids, and one that
+begins as an Xid or SXid and cannot be read counts as hardware, as fatal.
+
 Source of the classes: NVIDIA's Xid catalogue for the meaning; which class counts against the hardware is our rule. A
 number that the table does not list is hardware: what nobody knows is nobody's excuse.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,6 +37,8 @@ XIDS: dict[int, tuple[str, str]] = {
     62: (HARDWARE, "microcontroller halt"),
     63: (HARDWARE, "row remap or page retirement recorded"),
     64: (HARDWARE, "row remap or page retirement failed"),
+    # 69 comes from what a program sent to the graphics engine; 68, the video decoder's, stays hardware (not listed).
+    69: (APPLICATION, "graphics engine class error"),
     74: (HARDWARE, "NVLink error"),
     79: (HARDWARE, "GPU has fallen off the bus"),
     92: (HARDWARE, "high rate of corrected ECC errors"),
@@ -62,14 +68,23 @@ XIDS: dict[int, tuple[str, str]] = {
 }
 
 _ADDRESS = r"(?:PCI:)?([0-9a-fA-F]+:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?"
-_XID_BEGINS = re.compile(r"(?<![A-Za-z])Xid \(")
+_XID_IN_BRACKETS = re.compile(r"(?<![A-Za-z0-9_])Xid(?=\s*[(\[])", re.IGNORECASE)
+_XID_BEGINS = re.compile(r"(?<![A-Za-z0-9_])Xid(?=\s*[(\[]|[\s:]+\d)", re.IGNORECASE)
+"""Without brackets only in a line of the driver: other parts of the kernel have an xid of their own."""
 _XID = re.compile(
-    rf"(?<![A-Za-z])Xid \({_ADDRESS}(?P<mig>[^)]*)\): (?P<number>\d+)"
-    r"(?:, pid=(?P<pid>'<unknown>'|<unknown>|\d+))?(?:, name=(?P<name>[^,]*))?(?:, (?P<text>.*))?"
+    rf"Xid\s*[(\[]\s*{_ADDRESS}(?P<mig>[^)\]]*)[)\]]\s*:?\s*(?P<number>[0-9]{{1,9}})(?![0-9])"
+    r"(?:, pid=(?P<pid>'<unknown>'|<unknown>|\d+))?(?:, name=(?P<name>[^,]*))?(?:, (?P<text>.*))?",
+    re.IGNORECASE | re.DOTALL,
 )
+_BARE_XID = re.compile(r"Xid[\s:]+(?P<number>[0-9]{1,9})(?![0-9])(?P<text>.*)", re.IGNORECASE | re.DOTALL)
+_ANY_ADDRESS = re.compile(rf"(?<![0-9a-fA-F:]){_ADDRESS}")
 _OFF_THE_BUS = re.compile(r"fallen off the bus", re.IGNORECASE)
 _NVRM_ADDRESS = re.compile(rf"NVRM:.*?\b(?:GPU (?:at )?|Xid \(){_ADDRESS}")
-_SXID = re.compile(rf"SXid \({_ADDRESS}\): (?P<number>\d+), (?P<text>.*)")
+_SXID_BEGINS = re.compile(r"(?<![A-Za-z0-9_])SXid(?=\s*[(\[:]|\s+\d)", re.IGNORECASE)
+_SXID = re.compile(
+    rf"SXid\s*(?:[(\[]\s*(?:{_ADDRESS})?[^)\]]*[)\]])?[\s:]*(?P<number>[0-9]{{1,9}})(?![0-9])[\s,]*(?P<text>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
 _SEVERITY = re.compile(r"Severity (\d+)")
 _LINK = re.compile(r"\bLink (\d+)")
 NEAR_LINES = 4
@@ -103,7 +118,10 @@ class Xid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sxid:
-    """One NVSwitch event. `bdf` is the switch; `link` -1 where no link is named. Unknown severity counts as fatal."""
+    """One NVSwitch event. `bdf` is the switch, "" where the line does not say; `link` -1 where no link is named.
+
+    Unknown severity counts as fatal, and so does a line that cannot be read (`UNREADABLE`).
+    """
 
     number: int
     bdf: str
@@ -119,10 +137,9 @@ def xids(lines: Sequence[LogLine]) -> tuple[Xid, ...]:
     silent: list[Xid] = []
     near: list[str] = []
     for line in lines:
-        xid = _numbered(line)
-        if xid:
-            numbered.append(xid)
-        elif _OFF_THE_BUS.search(line.text):
+        here = _numbered(line)
+        numbered += here
+        if not any(xid.hardware for xid in here) and _OFF_THE_BUS.search(line.text):
             silent.append(Xid(number=79, bdf=_address((line.text, *reversed(near))), t=line.t, text=line.text))
         near = [*near, line.text][-NEAR_LINES:]
     known = {xid.bdf for xid in numbered if xid.number == 79}
@@ -137,17 +154,20 @@ def sxids(lines: Iterable[LogLine]) -> tuple[Sxid, ...]:
     """Every NVSwitch event of the lines; the Severity and Data lines that follow belong to it."""
     found: list[Sxid] = []
     for line in lines:
-        match = _SXID.search(line.text)
-        if not match:
-            continue
-        number, bdf, text = int(match["number"]), normal_bdf(match[1]), match["text"]
-        detail = text.startswith(("Severity", "Data"))
-        if detail and any(event.number == number and event.bdf == bdf for event in found[-8:]):
-            continue
-        link = _LINK.search(text)
-        found.append(
-            Sxid(number=number, bdf=bdf, t=line.t, fatal=_fatal(text), text=text, link=int(link[1]) if link else -1)
-        )
+        for piece in _pieces(_SXID_BEGINS, line.text):
+            match = _SXID.match(piece)
+            if not match:
+                found.append(Sxid(number=UNREADABLE, bdf="", t=line.t, fatal=True, text=piece))
+                continue
+            number, text = int(match["number"]), match["text"]
+            bdf = normal_bdf(match[1]) if match[1] else ""
+            detail = text.startswith(("Severity", "Data"))
+            if detail and any(event.number == number and event.bdf == bdf for event in found[-8:]):
+                continue
+            link = _LINK.search(text)
+            found.append(
+                Sxid(number=number, bdf=bdf, t=line.t, fatal=_fatal(text), text=text, link=int(link[1]) if link else -1)
+            )
     return tuple(found)
 
 
@@ -157,21 +177,39 @@ def normal_bdf(address: str) -> str:
     return f"{int(domain, 16):04x}:{bus}:{device}.0"
 
 
-def _numbered(line: LogLine) -> Xid | None:
-    if not _XID_BEGINS.search(line.text):
-        return None
-    match = _XID.search(line.text)
-    if not match:
-        return Xid(number=UNREADABLE, bdf="", t=line.t, text=line.text)
-    pid, name = match["pid"] or "", (match["name"] or "").strip()
-    return Xid(
-        number=int(match["number"]),
-        bdf=normal_bdf(match[1]),
-        t=line.t,
-        text=(match["text"] or "").strip(),
-        pid=int(pid) if pid.isdecimal() else -1,
-        name="" if "unknown>" in name else name,
-    )
+def _pieces(begins: re.Pattern[str], text: str) -> list[str]:
+    """The line cut where an event begins; what stands before the first is left out."""
+    starts = [match.start() for match in begins.finditer(text)]
+    return [text[a:b] for a, b in itertools.pairwise([*starts, len(text)])]
+
+
+def _numbered(line: LogLine) -> list[Xid]:
+    """Every Xid of one line, in its order."""
+    begins = _XID_BEGINS if "NVRM" in line.text else _XID_IN_BRACKETS
+    return [_one(piece, line.t) for piece in _pieces(begins, line.text)]
+
+
+def _one(piece: str, t: float) -> Xid:
+    match = _XID.match(piece)
+    if match:
+        pid, name = match["pid"] or "", (match["name"] or "").strip()
+        return Xid(
+            number=int(match["number"]),
+            bdf=normal_bdf(match[1]),
+            t=t,
+            text=_without_next(match["text"] or ""),
+            pid=int(pid) if pid.isdecimal() else -1,
+            name="" if "unknown>" in name else name,
+        )
+    address = _ANY_ADDRESS.search(piece)
+    bdf = normal_bdf(address[1]) if address else ""
+    bare = _BARE_XID.match(piece)
+    return Xid(number=int(bare["number"]) if bare else UNREADABLE, bdf=bdf, t=t, text=_without_next(piece))
+
+
+def _without_next(text: str) -> str:
+    """The text of an event without the word that begins the next one of the same line."""
+    return text.strip().removesuffix("NVRM:").strip()
 
 
 def _address(texts: Iterable[str]) -> str:
