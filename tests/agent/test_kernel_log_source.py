@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_gpuready.agent import kernel_log as source
 from pytest_gpuready.agent.kernel_log import Record, journal_records, kernel_log, kmsg_records, relevant
 from pytest_gpuready.parse.kernel_log import xids
 
@@ -66,6 +67,7 @@ def test_ring_without_its_beginning_asks_the_journal(tmp_path: Path) -> None:
         "[   38.771204] node01 kernel: NVRM: The NVIDIA GPU 0000:d1:00.0\n"
         "                              NVRM: (PCI ID: 10de:26b9) installed in this system has\n"
         "                              NVRM: fallen off the bus and is not responding to commands.\n"
+        "[   99.000000] node01 kernel: NVRM: something late\n"
     )
     log = kernel_log(path, journal(tmp_path / "journal", text))
     assert (log.source, log.complete) == ("journalctl -k -b", True)
@@ -86,6 +88,54 @@ def test_gap_in_the_ring_is_not_complete(tmp_path: Path) -> None:
     """A missing sequence number means a lost record."""
     path = kmsg(tmp_path / "kmsg", "5,0,0,-;Linux version 6.8.0", "6,7,1000000,-;NVRM: loading")
     assert not kernel_log(path, NO_JOURNAL).complete
+
+
+def test_journal_that_stopped_before_the_ring_begins(tmp_path: Path) -> None:
+    """A longer journal does not hide an Xid of the ring, and the time between the two makes it incomplete."""
+    ring = [f"6,{i},{i}000000,-;usb line {i}" for i in range(5000, 5010)]
+    path = kmsg(tmp_path / "kmsg", *ring, "3,5010,5010000000,-;NVRM: Xid (PCI:0000:06:00): 79, GPU has fallen off")
+    text = "".join(f"[ {i:5d}.000000] host kernel: {'Linux version' if not i else 'usb'} {i}\n" for i in range(4000))
+    log = kernel_log(path, journal(tmp_path / "journal", text))
+    assert [xid.number for xid in xids(log.lines)] == [79]
+    assert not log.complete
+    assert log.total_lines == 4000 + 11
+
+
+def test_journal_and_ring_that_overlap(tmp_path: Path) -> None:
+    """Where the journal reaches the ring nothing is missing: lines of both count once, what one alone has is there."""
+    xid = "NVRM: Xid (PCI:0000:06:00): 31, pid=1"
+    path = kmsg(tmp_path / "kmsg", f"3,9,90000000,-;{xid}", "6,10,91000000,-;NVRM: Xid (PCI:0000:06:00): 48, pid=2")
+    text = f"[    0.000000] host kernel: Linux version 6.1\n[   90.000000] host kernel: {xid}\n"
+    log = kernel_log(path, journal(tmp_path / "journal", text))
+    assert [x.number for x in xids(log.lines)] == [31, 48]
+    assert (log.complete, log.total_lines, log.source) == (True, 3, f"journalctl -k -b and {path}")
+    holes = kmsg(tmp_path / "holes", f"3,9,90000000,-;{xid}", "6,12,91000000,-;usb")
+    assert not kernel_log(holes, journal(tmp_path / "journal", text)).complete
+
+
+def test_journal_longer_than_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal that was cut at the size bound may have lost an Xid: not complete."""
+    monkeypatch.setattr(source, "LARGEST", 100)
+    text = "[    0.000000] host kernel: Linux version 6.1\n" + "[    1.000000] host kernel: usb\n" * 9
+    assert not kernel_log(tmp_path / "none", journal(tmp_path / "journal", text)).complete
+
+
+def test_journal_that_died_half_way(tmp_path: Path) -> None:
+    """A journal program that ended with an error did not show all of it."""
+    dying = "print('[    0.000000] host kernel: Linux version 6.1'); raise SystemExit(1)"
+    log = kernel_log(tmp_path / "none", (sys.executable, "-c", dying))
+    assert (log.complete, log.total_lines) == (False, 1)
+
+
+def test_ring_longer_than_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring of which the end was not reached, in size or in time, is not complete; an empty one is a problem."""
+    path = kmsg(tmp_path / "kmsg", "5,0,0,-;Linux version 6.8.0", "6,1,1000000,-;NVRM: loading")
+    assert kernel_log(path, NO_JOURNAL).complete
+    monkeypatch.setattr(source, "LARGEST", 10)
+    assert not kernel_log(path, NO_JOURNAL).complete
+    monkeypatch.undo()
+    monkeypatch.setattr(source, "DEADLINE_S", -1.0)
+    assert kernel_log(path, NO_JOURNAL).problem.startswith(f"{path} holds no record")
 
 
 def test_nothing_readable_says_both_reasons(tmp_path: Path) -> None:

@@ -96,6 +96,15 @@ def test_log_without_its_beginning_proves_nothing() -> None:
     assert value(found, "nouveau.loaded") == "not loaded"
 
 
+def test_an_empty_log_is_not_believed() -> None:
+    """A log that calls itself complete and counts no line proves nothing: every kernel writes some."""
+    found = read(KernelLog(source="/dev/kmsg", complete=True, total_lines=0))
+    for key in (("xid.hardware", "node01/gpu0"), ("xid.unplaced", "node01"), ("sxid.fatal", "node01")):
+        answer = found[key]
+        assert isinstance(answer, Problem)
+        assert "found 0 lines from /dev/kmsg" in answer.says
+
+
 def test_unreadable_log_says_why() -> None:
     """A log that could not be read makes every Xid and SXid metric a problem with the reason in it."""
     found = read(KernelLog(problem="/dev/kmsg: Operation not permitted; run as root"))

@@ -1,8 +1,12 @@
 """The kernel log since boot, from /dev/kmsg or else from the journal, cut down to lines about GPUs and PCIe.
 
 /dev/kmsg gives every record of the ring buffer with a sequence number: where the first one is not 0 the ring has lost
-its beginning, and an Xid may have gone with it. Then, or where kmsg may not be read, the journal is asked. A record of
-several lines becomes one line here, so that what belongs together stays together.
+its beginning, and an Xid may have gone with it. Then, or where kmsg may not be read, the journal is asked; where both
+are there the lines of both are kept. A record of several lines becomes one line here, so that what belongs together
+stays together.
+
+`complete` is said only of what was read to its end, from the kernel's own first line on and without a gap: a journal
+that ends before the ring begins, that stopped with an error or was cut leaves a gap.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import errno
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +25,7 @@ from pytest_gpuready.model.agent_doc import KernelLog, LogLine
 
 KMSG = Path("/dev/kmsg")
 JOURNAL = ("journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager")
+JOURNAL_NAME = "journalctl -k -b"
 DEADLINE_S = 20.0
 LARGEST = 64 * 2**20
 MOST_LINES = 2000
@@ -31,8 +37,8 @@ RELEVANT = re.compile(
     re.IGNORECASE,
 )
 # Never dropped in favour of others: errors by number, and the three lines of a GPU that never answered.
-WEIGHTY = re.compile(r"Xid \(|fallen off the bus|The NVIDIA GPU [0-9a-fA-F]+:")
-_SAME = re.compile(r"S?Xid \([^)]*\): \d+")
+WEIGHTY = re.compile(r"\bS?Xid\b|fallen off the bus|The NVIDIA GPU [0-9a-fA-F]+:", re.IGNORECASE)
+_SAME = re.compile(r"S?Xid\s*[(\[][^)\]]*[)\]]\s*:?\s*\d+", re.IGNORECASE)
 _RECORD = re.compile(r"(\d+),(\d+),(\d+),([^;]*);(.*)", re.DOTALL)
 _JOURNAL_LINE = re.compile(r"\[\s*(\d+\.\d+)\] (?:\S+ )?kernel: (.*)", re.DOTALL)
 _HEX = re.compile(r"\\x([0-9a-fA-F]{2})")
@@ -50,44 +56,47 @@ class Record(NamedTuple):
 
 def kernel_log(kmsg: Path = KMSG, journal: Sequence[str] = JOURNAL) -> KernelLog:
     """The log of this boot from the better of the two sources; `problem` where neither can be read."""
-    try:
-        records = kmsg_records(read_kmsg(kmsg))
-        ring = _document(str(kmsg), records, complete=_unbroken(records))
-    except OSError as error:
-        ring = KernelLog(problem=f"{kmsg}: {os.strerror(error.errno or 0)}")
-    if ring.complete:
-        return ring
+    ring = _ring(kmsg)
+    if ring.whole and ring.records[0].sequence == 0:
+        return _document(ring, complete=True)
     written = _journal(journal)
     if written.problem and ring.problem:
         advice = "run as root, or let the container see /dev/kmsg"
         return KernelLog(problem=f"{ring.problem}; {written.problem}; {advice}")
-    if ring.problem or (not written.problem and written.total_lines >= ring.total_lines):
-        return written
-    return ring
+    if ring.problem:
+        return _document(written, complete=written.whole)
+    if written.problem:
+        return _document(ring, complete=False)
+    return _both(written, ring)
 
 
-def read_kmsg(path: Path) -> bytes:
-    """All records that are there now, one after the other; an ordinary file reads the same way. Raises OSError."""
+def read_kmsg(path: Path) -> tuple[bytes, bool]:
+    """All records that are there now, one after the other, and whether the end was reached in time and size.
+
+    An ordinary file reads the same way. Raises: OSError.
+    """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    pieces, size = [], 0
+    pieces, size, ended = [], 0, False
     deadline = time.monotonic() + DEADLINE_S
     try:
         while size < LARGEST and time.monotonic() < deadline:
             try:
                 piece = os.read(handle, 65536)
             except BlockingIOError:  # the end: nothing more for now
+                ended = True
                 break
             except OSError as error:
                 if error.errno == errno.EPIPE:  # overwritten under our hands; the gap shows in the sequence numbers
                     continue
                 raise
             if not piece:
+                ended = True
                 break
             pieces.append(piece)
             size += len(piece)
     finally:
         os.close(handle)
-    return b"".join(pieces)
+    return b"".join(pieces), ended
 
 
 def kmsg_records(data: bytes) -> list[Record]:
@@ -154,8 +163,29 @@ def _fewer(kept: Sequence[tuple[bool, LogLine]]) -> list[LogLine]:
     return [kept[at][1] for at in sorted(chosen)]
 
 
-def _journal(command: Sequence[str]) -> KernelLog:
-    """The journal's kernel log of this boot. It is complete where it starts at the kernel's own first line."""
+class _Source(NamedTuple):
+    """What one source gave. `whole`: from its first record to the end without a gap; `problem` where it gave none."""
+
+    name: str
+    records: Sequence[Record] = ()
+    whole: bool = False
+    problem: str = ""
+
+
+def _ring(kmsg: Path) -> _Source:
+    try:
+        data, ended = read_kmsg(kmsg)
+    except OSError as error:
+        return _Source(str(kmsg), problem=f"{kmsg}: {os.strerror(error.errno or 0)}")
+    records = kmsg_records(data)
+    if not records:
+        return _Source(str(kmsg), problem=f"{kmsg} holds no record")
+    steps = pairwise(record.sequence for record in records)
+    return _Source(str(kmsg), records, whole=ended and all(b - a <= 1 for a, b in steps))
+
+
+def _journal(command: Sequence[str]) -> _Source:
+    """The journal's kernel log of this boot; whole where it starts at the kernel's own first line."""
     import subprocess  # noqa: PLC0415 - rarely needed, and every import counts in the agent
 
     environment = {**os.environ, "LC_ALL": "C"}
@@ -164,28 +194,43 @@ def _journal(command: Sequence[str]) -> KernelLog:
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE_S, check=False, env=environment
         )
     except FileNotFoundError:
-        return KernelLog(problem=f"{command[0]} not found")
+        return _Source(JOURNAL_NAME, problem=f"{command[0]} not found")
     except OSError as error:
-        return KernelLog(problem=f"{command[0]}: {os.strerror(error.errno or 0)}")
+        return _Source(JOURNAL_NAME, problem=f"{command[0]}: {os.strerror(error.errno or 0)}")
     except subprocess.TimeoutExpired:
-        return KernelLog(problem=f"{command[0]} gave no answer within {DEADLINE_S:g} s")
+        return _Source(JOURNAL_NAME, problem=f"{command[0]} gave no answer within {DEADLINE_S:g} s")
     text = ran.stdout[:LARGEST].decode("utf-8", "replace")
     records = journal_records(text)
     if not records:
         said = ran.stderr.decode("utf-8", "replace").strip().splitlines() or text.strip().splitlines() or ["nothing"]
-        return KernelLog(problem=f"{command[0]} shows no kernel log (exit {ran.returncode}: {said[-1][:120]!r})")
+        problem = f"{command[0]} shows no kernel log (exit {ran.returncode}: {said[-1][:120]!r})"
+        return _Source(JOURNAL_NAME, problem=problem)
     lost = re.search(r"Missed \d+ kernel messages", text) is not None
-    return _document("journalctl -k -b", records, complete="Linux version" in records[0].text and not lost)
+    ended = ran.returncode == 0 and len(ran.stdout) <= LARGEST
+    return _Source(JOURNAL_NAME, records, whole=ended and "Linux version" in records[0].text and not lost)
 
 
-def _document(source: str, records: Sequence[Record], *, complete: bool) -> KernelLog:
-    return KernelLog(source=source, complete=complete, total_lines=len(records), lines=relevant(records))
+def _both(written: _Source, ring: _Source) -> KernelLog:
+    """The journal and the ring together: what both hold once, what one of them holds as well.
+
+    Nothing is missing where the journal is whole and goes on until the ring begins, and the ring goes on to the end.
+    """
+    known = Counter(record.text for record in written.records)
+    more: list[Record] = []
+    for record in ring.records:
+        if known[record.text] > 0:
+            known[record.text] -= 1
+        else:
+            more.append(record)
+    meet = written.records[-1].t >= ring.records[0].t
+    records = sorted((*written.records, *more), key=lambda record: record.t)
+    name = f"{JOURNAL_NAME} and {ring.name}" if more else JOURNAL_NAME
+    return _document(_Source(name, records), complete=written.whole and ring.whole and meet)
 
 
-def _unbroken(records: Sequence[Record]) -> bool:
-    """True where the ring still holds the first record and none is missing since."""
-    numbers = [record.sequence for record in records]
-    return bool(numbers) and numbers[0] == 0 and all(b - a <= 1 for a, b in pairwise(numbers))
+def _document(source: _Source, *, complete: bool) -> KernelLog:
+    records = source.records
+    return KernelLog(source=source.name, complete=complete, total_lines=len(records), lines=relevant(records))
 
 
 def _unescape(text: str) -> str:

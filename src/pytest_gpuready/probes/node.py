@@ -6,7 +6,6 @@ that is there counts all the same.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pytest_gpuready.errors import ParseError, ToolError
@@ -16,6 +15,7 @@ from pytest_gpuready.parse.agent import node_doc
 from pytest_gpuready.parse.kernel_log import APPLICATION, Sxid, Xid, sxids, xids
 from pytest_gpuready.probes.answers import Answer, agent_command, complete, evidence, not_measured
 from pytest_gpuready.probes.environment import foreign
+from pytest_gpuready.probes.kernel_events import doubt, tell
 
 PER_GPU = ("xid.hardware", "xid.application")
 PER_NODE = ("xid.unplaced", "sxid.fatal", "sxid.nonfatal", "environment.foreign", "nouveau.loaded", "gpu.unexpected")
@@ -79,9 +79,9 @@ def _log_answers(node: Node, log: KernelLog, seen: tuple[str, ...]) -> list[Answ
         hardware = [xid for xid in own if xid.hardware]
         application = [xid for xid in own if xid.kind == APPLICATION]
         aside = [xid for xid in own if not xid.hardware and xid.kind != APPLICATION]
-        doubt = _doubt_about(slot)
-        answers.append(_from_log("xid.hardware", slot.part, hardware, log, seen, doubt=doubt, aside=aside))
-        answers.append(_from_log("xid.application", slot.part, application, log, seen, doubt=doubt))
+        unknown = _doubt_about(slot)
+        answers.append(_from_log("xid.hardware", slot.part, hardware, log, seen, doubt_about_gpu=unknown, aside=aside))
+        answers.append(_from_log("xid.application", slot.part, application, log, seen, doubt_about_gpu=unknown))
     unplaced = [xid for xid in events if xid.hardware and xid.bdf not in places]
     fatal = [event for event in switches if event.fatal]
     other = [event for event in switches if not event.fatal]
@@ -100,17 +100,17 @@ def _from_log(
     log: KernelLog,
     seen: tuple[str, ...],
     *,
-    doubt: str = "",
+    doubt_about_gpu: str = "",
     aside: Sequence[Xid] = (),
 ) -> Answer:
     """The number of events; no events in a log that cannot prove their absence are a Problem."""
     if not events:
-        doubt = doubt or _doubt(log)
-        if doubt:
-            return not_measured(metric, part, f"{part.label}: {doubt}", seen)
-    detail = _tell(events)
+        reason = doubt_about_gpu or doubt(log)
+        if reason:
+            return not_measured(metric, part, f"{part.label}: {reason}", seen)
+    detail = tell(events)
     if aside:
-        detail = "; ".join(filter(None, (detail, f"also noted: {_tell(aside)}")))
+        detail = "; ".join(filter(None, (detail, f"also noted: {tell(aside)}")))
     return Measurement(
         metric=metric,
         part=part.name,
@@ -126,33 +126,6 @@ def _doubt_about(slot: Slot) -> str:
     if not slot.bdf:
         return "the GPU's address is unknown, so no line can be its own; declare its bdf in the site file"
     return "" if slot.gpu else f"no GPU is at {slot.bdf}, so an empty log says nothing of it; begin with gpu.present"
-
-
-def _doubt(log: KernelLog) -> str:
-    if log.problem:
-        return f"expected the kernel log since boot, found: {log.problem}"
-    if not log.complete:
-        return (
-            f"expected the kernel log since boot, found {log.total_lines} lines from {log.source} without their "
-            "beginning; make the ring larger (log_buf_len) or keep the journal, and reboot the node"
-        )
-    return ""
-
-
-def _tell(events: Sequence[Xid | Sxid]) -> str:
-    """ "Xid 119 GSP time-out x4 at 18.2 s": one phrase a number, with the first time; at most eight phrases."""
-    first: dict[str, float] = {}
-    count: Counter[str] = Counter()
-    for event in events:
-        if isinstance(event, Xid):
-            place = f" on {event.bdf or 'an unknown address'}"
-            phrase = f"Xid {event.number} {event.meaning}{place}"
-        else:
-            phrase = f"SXid {event.number} on NVSwitch {event.bdf}{f' link {event.link}' if event.link >= 0 else ''}"
-        first.setdefault(phrase, event.t)
-        count[phrase] += 1
-    told = [f"{phrase}{f' x{count[phrase]}' if count[phrase] > 1 else ''} at {t:.1f} s" for phrase, t in first.items()]
-    return ", ".join(told[:8]) + (f", and {len(told) - 8} more" if len(told) > 8 else "")
 
 
 def _unexpected(node: Node, document: NodeDoc, seen: tuple[str, ...]) -> Answer:
