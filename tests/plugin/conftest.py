@@ -60,15 +60,25 @@ class Outcome:
         ]
 
 
+# Tests run side by side: each run that asks this machine takes a lease of its own instead of the machine's.
+OWN_LEASE = """
+from pathlib import Path
+import pytest_gpuready.acceptance
+lease = Path(__file__).with_name("lease")
+pytest_gpuready.acceptance.default_path = lambda: lease
+"""
+
+
 class Accept:
     """Runs the suites in a folder of its own."""
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self._pytester = pytester
         self.path = pytester.path
+        pytester.makepyfile(own_lease=OWN_LEASE)
 
     def __call__(self, *arguments: str, suites: bool = True, plugins: tuple[str, ...] = ()) -> Outcome:
-        given = [*arguments, *(["-p", p] for p in plugins)]
+        given = [*arguments, *(["-p", p] for p in ("own_lease", *plugins))]
         flat = [a for item in given for a in ([item] if isinstance(item, str) else item)]
         paths = [str(SUITES)] if suites else []
         result = self._pytester.runpytest_subprocess(*_LIGHT, *flat, *paths, timeout=120)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from pytest_gpuready import accept as accepting
 from pytest_gpuready.model import CommandResult
 from pytest_gpuready.transport.recording import append
 from tests.nodes import demo_results, write_recording
-from tests.plugin.conftest import SUITES, Accept
+from tests.plugin.conftest import OWN_LEASE, SUITES, Accept
 
 LEVEL2 = ("--gpuready-replay", "node", "-m", "level2")
 
@@ -201,8 +202,12 @@ def test_a_site_file_forbids_the_automatic_replay(tmp_path: Path, monkeypatch: p
     """`make accept` with a site file on a machine without GPUs asks that machine: exit 20, no replay."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "site.yaml").write_text("site: 1\nprofile: h200-sxm\nnodes: {node07: {gpus: 8}}\n")
-    command = [sys.executable, "-m", "pytest_gpuready.accept", "-p", "no:hypothesispytest"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    (tmp_path / "own_lease.py").write_text(OWN_LEASE)
+    command = [sys.executable, "-m", "pytest_gpuready.accept", "-p", "no:hypothesispytest", "-p", "own_lease"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 20
     assert "REPLAY" not in done.stdout
 
