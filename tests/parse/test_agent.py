@@ -9,7 +9,20 @@ import pytest
 
 from pytest_gpuready.errors import ParseError, ToolError
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.model.agent_doc import CopiesDoc, KernelLog, NodeDoc, NvmlDoc, TogetherDoc, encode
+from pytest_gpuready.model.agent_doc import (
+    CopiesDoc,
+    CopyDoc,
+    GpuDoc,
+    KernelLog,
+    NodeDoc,
+    NvLinkDoc,
+    NvmlDoc,
+    PciGpu,
+    PciLink,
+    TogetherDoc,
+    WatchDoc,
+    encode,
+)
 from pytest_gpuready.parse.agent import copies_doc, envelope, node_doc, nvml_doc, together_doc
 
 NODE = NodeDoc(hostname="node01", kernel="6.8.0", kernel_log=KernelLog(source="/dev/kmsg", complete=True))
@@ -110,3 +123,94 @@ def test_exit_code_comes_with_the_last_line_of_stderr() -> None:
 def test_output_without_end_is_refused() -> None:
     """More than 16 MiB is no document."""
     assert "expected at most 16 MiB" in says("[" * (16 * 2**20 + 1))
+
+
+@pytest.mark.parametrize("around", [True, False])
+def test_a_document_nested_without_end_is_refused(around: bool) -> None:
+    """Brackets inside brackets end as one line, not as an error of the interpreter, around the document and in it."""
+    deep = "[" * 200_000 + "]" * 200_000
+    good = line(NODE, "node").strip()
+    found = says(good[:-1] + f',"x":{deep}}}' if around else good.replace('"gpus":[]', f'"gpus":{deep}'))
+    assert "expected" in found
+
+
+def gpu(index: int, **other: object) -> GpuDoc:
+    fields: dict[str, object] = {"bdf": f"0000:{index:02x}:00.0", "uuid": f"GPU-{index}", **other}
+    return GpuDoc(pci_id="10de:2335", index=index, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (NvmlDoc(gpus=[gpu(1), gpu(2, bdf="0000:01:00.0")]), "every GPU address in NVML once, found '0000:01:00.0'"),
+        (NvmlDoc(gpus=[gpu(0xA, bdf="0000:0A:00.0"), gpu(0xA, uuid="other")]), "every GPU address in NVML once"),
+        (NvmlDoc(gpus=[gpu(1), gpu(2, uuid="GPU-1")]), "every GPU UUID in NVML once, found 'GPU-1' more than once"),
+        (
+            NvmlDoc(gpus=[gpu(1, nvlinks=[NvLinkDoc(link=3), NvLinkDoc(link=3)])], window_s=0.2),
+            "every NVLink of GPU 1 once, found '3'",
+        ),
+        (NvmlDoc(gpus=[gpu(1, nvlinks=[NvLinkDoc(link=0)])]), "some time apart, found 0 s"),
+    ],
+)
+def test_nvml_that_contradicts_itself(document: NvmlDoc, said: str) -> None:
+    """A GPU or NVLink that is there twice, or counters that were not watched, make the document unreadable."""
+    with pytest.raises(ParseError) as caught:
+        nvml_doc(result(line(document, "nvml")))
+    assert said in str(caught.value)
+
+
+def test_gpus_without_a_uuid_are_not_the_same() -> None:
+    """A UUID that NVML did not give is no UUID that is there twice."""
+    assert len(nvml_doc(result(line(NvmlDoc(gpus=[gpu(1, uuid=""), gpu(2, uuid="")]), "nvml"))).gpus) == 2
+
+
+def test_a_bus_that_shows_an_address_twice() -> None:
+    """Two entries of one bus address make the node document unreadable."""
+    one = PciGpu(bdf="0000:19:00.0", pci_id="10de:2335", link=PciLink())
+    assert "every GPU address on the bus once" in says(line(msgspec.structs.replace(NODE, gpus=[one, one]), "node"))
+
+
+def watch(**other: object) -> WatchDoc:
+    fields: dict[str, object] = {
+        "samples": {"t": [0.1, 0.2, 0.3], "width": [16, None, 16]},
+        "phases": [("h2d", 0.05, 0.25)],
+        **other,
+    }
+    return WatchDoc(**{"period_s": 0.1, "before": {}, "after": {}, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (watch(period_s=0), "expected a period of the samples above 0 s, found 0"),
+        (watch(period_s=-1e9), "expected a period of the samples above 0 s"),
+        (watch(samples={"t": [0.1, 0.2], "width": [16]}), "columns of equal length, found 1 to 2"),
+        (watch(samples={"width": [16]}), "columns of equal length"),
+        (watch(samples={"t": [0.2, 0.1]}), "times of samples that ascend from 0"),
+        (watch(samples={"t": [0.2, None]}), "times of samples that ascend from 0"),
+        (watch(phases=[("h2d", -1e9, 1e9)]), "phase 'h2d' to begin at 0 or later"),
+        (watch(phases=[("h2d", 0.2, 0.1)]), "phase 'h2d' to begin at 0 or later"),
+        (watch(phases=[("h2d", 0.0, 90.0)]), "until phase 'h2d' ends at 90 s, found the last at 0.3 s"),
+        (watch(phases=[("h2d", 0.0, 0.1), ("h2d", 0.1, 0.2)]), "every phase once, found 'h2d' more than once"),
+    ],
+)
+def test_a_watch_that_contradicts_itself(seen: WatchDoc, said: str) -> None:
+    """Samples and phases that cannot have been taken so make the copies unreadable."""
+    with pytest.raises(ParseError) as caught:
+        copies_doc(result(line(CopiesDoc(bdf="0000:19:00.0", watch=seen), "copies")))
+    assert said in str(caught.value)
+
+
+def test_a_watch_that_was_taken_is_read() -> None:
+    """Holes in a column, a sampler that hung, and no samples at all are no contradiction."""
+    hung = watch(phases=[("h2d", 0.0, 90.0)], errors={"sampler": "no answer within 5 s"})
+    for seen in (watch(), hung, watch(samples={})):
+        document = CopiesDoc(bdf="0000:19:00.0", watch=seen)
+        assert copies_doc(result(line(document, "copies"))) == document
+
+
+def test_a_kind_of_copy_that_is_there_twice() -> None:
+    """Of two copies of one kind nobody picks the better one."""
+    one = CopyDoc(kind="h2d", gb_per_s=55.0, repeats=[55.0], size_bytes=1, moved_bytes=1, verified=True)
+    with pytest.raises(ParseError, match="every kind of copy once, found 'h2d' more than once"):
+        copies_doc(result(line(CopiesDoc(bdf="0000:19:00.0", copies=[one, one]), "copies")))

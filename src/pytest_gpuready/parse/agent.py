@@ -1,7 +1,7 @@
 """What the agent printed -> its document, or one line that says why there is none.
 
 The agent speaks to us from a machine that may be broken: the output is bounded in size, must be exactly one JSON
-document of our protocol, and no field more or less than that says.
+document of our protocol, and no field more or less than that says, and must not contradict itself.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pytest_gpuready.model.agent_doc import (
     WatchDoc,
     Wire,
 )
+from pytest_gpuready.parse.agent_sense import contradiction
 
 LARGEST = 16 * 2**20
 SHOWN = 80
@@ -67,7 +68,7 @@ def envelope(result: CommandResult, probe: str) -> Envelope:
         raise ParseError(f"{where}: expected at most {LARGEST // 2**20} MiB, found {len(raw)} bytes; read its stderr")
     try:
         head = msgspec.json.decode(raw, type=_Head)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ParseError(
             f"{where}: expected one line of JSON, found {quote(result.stdout)} ({error}); {_AGAIN}"
         ) from error
@@ -80,7 +81,7 @@ def envelope(result: CommandResult, probe: str) -> Envelope:
         raise ParseError(f"{where}: expected a document of probe {probe!r}, found {quote(head.probe)}; {_AGAIN}")
     try:
         return msgspec.json.decode(raw, type=Envelope)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ParseError(
             f"{where}: expected an agent envelope, found {quote(result.stdout)} ({error}); {_SAME}"
         ) from error
@@ -101,7 +102,7 @@ def _data(result: CommandResult, probe: str, kind: type[Document]) -> Document:
     around = envelope(result, probe)
     try:
         document = msgspec.json.decode(around.data, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         found = quote(bytes(around.data).decode("utf-8", "replace"))
         raise ParseError(
             f"{_where(result)}: expected a {kind.__name__}, found {found} ({quote(str(error))}); {_SAME}"
@@ -109,6 +110,9 @@ def _data(result: CommandResult, probe: str, kind: type[Document]) -> Document:
     missing = _missing(msgspec.json.decode(around.data), kind)
     if missing:
         raise ParseError(f"{_where(result)}: expected {missing} in a {kind.__name__}, found none; {_SAME}")
+    wrong = contradiction(document)
+    if wrong:
+        raise ParseError(f"{_where(result)}: {wrong}; {_AGAIN}")
     return document
 
 
