@@ -38,6 +38,7 @@ def gpu(index: int, of: int = 2, **changed: object) -> GpuDoc:
         "pci_id": "10de:2335",
         "index": index,
         "name": "made by hand",
+        "uuid": f"GPU-{index:08d}-0000-4000-8000-000000000000",
         "vbios": "96.00.A5.00.01",
         "inforom_image": "G520.0282.02.02",
         "inforom_valid": True,
@@ -212,6 +213,7 @@ def test_evidence_is_the_digest_of_stdout() -> None:
         ({"temperature_memory_c": 96}, "temperature.memory.margin", -1),
         ({"fabric_state": 2, "fabric_status": None}, "fabric.state", "in progress"),
         ({"fabric_health_mask": 1}, "fabric.state", "completed, degraded bandwidth"),
+        ({"fabric_health_mask": 0x1BA}, "fabric.state", "completed, route unhealthy unknown (entry 3)"),
         ({"fabric_health_mask": 0x5AA}, "fabric.state", "completed, too few NVLinks"),
         ({"fabric_health_mask": 0x1AA}, "fabric.state", "completed"),
         ({"fabric_status": 999}, "fabric.state", "completed, NVML error 999"),
@@ -225,6 +227,43 @@ def test_evidence_is_the_digest_of_stdout() -> None:
 def test_what_is_wrong_has_a_word(changed: dict[str, object], metric: str, said: Value) -> None:
     """A value outside the profile's says what is there instead."""
     assert one(metric, **changed) == said
+
+
+@pytest.mark.parametrize(
+    ("changed", "metric", "said"),
+    [
+        *(
+            ({field: -1}, metric, f"expected {field} of 0 or more for {metric}, found -1")
+            for field, metric in {
+                "ecc_uncorrected_volatile": "ecc.uncorrected.volatile",
+                "ecc_uncorrected_aggregate": "ecc.uncorrected.aggregate",
+                "ecc_corrected_volatile": "ecc.corrected.volatile",
+                "remap_pending": "remap.pending",
+                "remap_failure": "remap.failure",
+                "remap_correctable": "remap.correctable",
+                "remap_uncorrectable": "remap.uncorrectable",
+                "retired_pages_pending": "retired_pages.pending",
+            }.items()
+        ),
+        ({"temperature_gpu_c": -273}, "temperature.gpu.margin", "from -40 to 150 C"),
+        ({"temperature_slowdown_c": 4294967295}, "temperature.gpu.margin", "found 4294967295"),
+        ({"temperature_memory_c": -273}, "temperature.memory.margin", "found -273"),
+        ({"temperature_memory_max_c": 4294967295}, "temperature.memory.margin", "found 4294967295"),
+        ({"memory_total_mib": 10**15}, "gpu.memory.total", "from 1 to 2097152 MiB"),
+        ({"power_enforced_mw": 10**12}, "power.limit.below_default", "from 1 to 5000000 mW"),
+        ({"power_enforced_mw": 0, "power_default_mw": 0}, "power.limit.below_default", "found 0"),
+        ({"power_default_mw": 10**12}, "power.limit.default", "found 1000000000000"),
+        ({"vbios": ""}, "gpu.vbios", "expected vbios for gpu.vbios, found an empty text"),
+        ({"inforom_image": " "}, "gpu.inforom.image", "found an empty text"),
+        ({"uuid": ""}, "gpu.present", "expected uuid for gpu.present, found an empty text"),
+        ({"nvlinks": [link(0, crc=(-5, -5))], "nvlink_count": 1}, "nvlink.errors", "counter of 0 or more"),
+    ],
+)
+def test_what_no_gpu_can_have_is_no_value(changed: dict[str, object], metric: str, said: str) -> None:
+    """A number beyond what a GPU can have, and an empty text, are a problem of their metric and never a value."""
+    answer = problem(read(document(gpu(0, **changed), gpu(1)), node()), metric)
+    assert answer.kind is ProblemKind.NOT_MEASURED
+    assert said in answer.says
 
 
 def test_foreign_process_is_named() -> None:

@@ -1,7 +1,7 @@
 """GpuDoc -> value of each level-1 metric of one GPU, in the words that the profiles compare with.
 
 A reading whose field NVML did not give raises `Unread` with the field and NVML's name for the error; the probe makes a
-Problem of it. Nothing in here turns a missing value into a good one.
+Problem of it. Nothing in here turns a missing value into a good one, and a value that no GPU can have is a missing one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ REASONS = {
 APPLICATION_CLOCKS = 0x2
 FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 FABRIC_COMPLETED = 3
-# Shift of a two-bit health entry -> what is wrong where it reads 1 (0 is not reported, 2 is fine).
+FABRIC_BAD, FABRIC_RESERVED = 1, 3
+# Shift of a two-bit health entry -> what is wrong where it reads 1 (0 is not reported, 2 is fine, 3 has no meaning).
 FABRIC_HEALTH = {0: "degraded bandwidth", 2: "route recovery", 4: "route unhealthy", 6: "access time-out recovery"}
 FABRIC_CONFIGURATION = {
     2: "wrong system GUID",
@@ -73,8 +74,44 @@ def need(gpu: GpuDoc, field: str) -> Any:
     return value
 
 
+# What a GPU can have: lowest, highest, in words.
+TEMPERATURE = (-40, 150, "C")
+MARGIN = (-190, 190, "C")
+MEMORY_MIB = (1, 2 * 2**20, "MiB")
+POWER_MW = (1, 5_000_000, "mW")
+
+
+def within(gpu: GpuDoc, field: str, bounds: tuple[int, int, str]) -> int:
+    """A number that a GPU can have. Raises: Unread."""
+    value: int = need(gpu, field)
+    low, high, unit = bounds
+    if not low <= value <= high:
+        raise Unread(f"{field} from {low} to {high} {unit}", f"{value}")
+    return value
+
+
 def _plain(field: str) -> Callable[[GpuDoc], Reading]:
     return lambda gpu: (need(gpu, field), "")
+
+
+def _text(field: str) -> Callable[[GpuDoc], Reading]:
+    def read(gpu: GpuDoc) -> Reading:
+        text = need(gpu, field)
+        if not text.strip():
+            raise Unread(field, "an empty text")
+        return text, ""
+
+    return read
+
+
+def _counter(field: str) -> Callable[[GpuDoc], Reading]:
+    def read(gpu: GpuDoc) -> Reading:
+        counted = need(gpu, field)
+        if counted < 0:
+            raise Unread(f"{field} of 0 or more", f"{counted}")
+        return counted, ""
+
+    return read
 
 
 def _mode(current: str, pending: str) -> Callable[[GpuDoc], Reading]:
@@ -106,12 +143,12 @@ def _persistence(gpu: GpuDoc) -> Reading:
 
 
 def _below_default(gpu: GpuDoc) -> Reading:
-    enforced, default = need(gpu, "power_enforced_mw"), need(gpu, "power_default_mw")
+    enforced, default = within(gpu, "power_enforced_mw", POWER_MW), within(gpu, "power_default_mw", POWER_MW)
     return (default - enforced) / 1000, f"enforced {enforced / 1000:g} W, default {default / 1000:g} W"
 
 
 def _power_default(gpu: GpuDoc) -> Reading:
-    return need(gpu, "power_default_mw") / 1000, ""
+    return within(gpu, "power_default_mw", POWER_MW) / 1000, ""
 
 
 def _clock_locked(gpu: GpuDoc) -> Reading:
@@ -151,14 +188,17 @@ def _event_reasons(gpu: GpuDoc) -> Reading:
 def _gpu_margin(gpu: GpuDoc) -> Reading:
     """Degrees to the slowdown temperature; newer chips tell thresholds as margins only."""
     if gpu.temperature_slowdown_c is not None or "temperature_margin_c" in gpu.errors:
-        now, limit = need(gpu, "temperature_gpu_c"), need(gpu, "temperature_slowdown_c")
+        now = within(gpu, "temperature_gpu_c", TEMPERATURE)
+        limit = within(gpu, "temperature_slowdown_c", TEMPERATURE)
         return limit - now, f"{now} C, slowdown at {limit} C"
-    margin, slowdown = need(gpu, "temperature_margin_c"), need(gpu, "temperature_slowdown_tlimit_c")
+    margin = within(gpu, "temperature_margin_c", MARGIN)
+    slowdown = within(gpu, "temperature_slowdown_tlimit_c", MARGIN)
     return margin - slowdown, f"thermal margin {margin} C, slowdown at {slowdown} C"
 
 
 def _memory_margin(gpu: GpuDoc) -> Reading:
-    now, limit = need(gpu, "temperature_memory_c"), need(gpu, "temperature_memory_max_c")
+    now = within(gpu, "temperature_memory_c", TEMPERATURE)
+    limit = within(gpu, "temperature_memory_max_c", TEMPERATURE)
     return limit - now, f"{now} C, maximum {limit} C"
 
 
@@ -187,7 +227,10 @@ def _fabric(gpu: GpuDoc) -> Reading:
             need(gpu, "fabric_health_mask")
         return ", ".join([word, *bad]), "this driver tells no fabric health"
     mask = gpu.fabric_health_mask
-    bad += [name for shift, name in FABRIC_HEALTH.items() if (mask >> shift) & 0x3 == 1]
+    for shift, name in FABRIC_HEALTH.items():
+        entry = (mask >> shift) & 0x3
+        if entry in (FABRIC_BAD, FABRIC_RESERVED):
+            bad.append(name if entry == FABRIC_BAD else f"{name} unknown (entry {entry})")
     configuration = (mask >> 8) & 0xF
     if configuration > 1:
         bad.append(FABRIC_CONFIGURATION.get(configuration, f"wrong configuration {configuration}"))
@@ -197,19 +240,19 @@ def _fabric(gpu: GpuDoc) -> Reading:
 # Metric -> unit and reading.
 READINGS: dict[str, tuple[str, Callable[[GpuDoc], Reading]]] = {
     "gpu.pci_id": ("", _plain("pci_id")),
-    "gpu.memory.total": ("MiB", _plain("memory_total_mib")),
-    "gpu.vbios": ("", _plain("vbios")),
-    "gpu.inforom.image": ("", _plain("inforom_image")),
+    "gpu.memory.total": ("MiB", lambda gpu: (within(gpu, "memory_total_mib", MEMORY_MIB), "")),
+    "gpu.vbios": ("", _text("vbios")),
+    "gpu.inforom.image": ("", _text("inforom_image")),
     "inforom.valid": ("", _inforom_valid),
     "ecc.mode": ("", _mode("ecc_current", "ecc_pending")),
-    "ecc.uncorrected.volatile": ("", _plain("ecc_uncorrected_volatile")),
-    "ecc.uncorrected.aggregate": ("", _plain("ecc_uncorrected_aggregate")),
-    "ecc.corrected.volatile": ("", _plain("ecc_corrected_volatile")),
-    "remap.pending": ("", _plain("remap_pending")),
-    "remap.failure": ("", _plain("remap_failure")),
-    "remap.correctable": ("", _plain("remap_correctable")),
-    "remap.uncorrectable": ("", _plain("remap_uncorrectable")),
-    "retired_pages.pending": ("", _plain("retired_pages_pending")),
+    "ecc.uncorrected.volatile": ("", _counter("ecc_uncorrected_volatile")),
+    "ecc.uncorrected.aggregate": ("", _counter("ecc_uncorrected_aggregate")),
+    "ecc.corrected.volatile": ("", _counter("ecc_corrected_volatile")),
+    "remap.pending": ("", _counter("remap_pending")),
+    "remap.failure": ("", _counter("remap_failure")),
+    "remap.correctable": ("", _counter("remap_correctable")),
+    "remap.uncorrectable": ("", _counter("remap_uncorrectable")),
+    "retired_pages.pending": ("", _counter("retired_pages_pending")),
     "recovery.action": ("", _recovery),
     "mig.mode": ("", _mode("mig_current", "mig_pending")),
     "compute.mode": ("", _compute_mode),

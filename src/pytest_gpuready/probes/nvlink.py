@@ -73,6 +73,8 @@ def _errors(gpu: GpuDoc, *, growth: bool) -> Reading:
                 if error not in ABSENT or any(getattr(other, kind) is not None for other in links):
                     raise Unread(f"nvlink {link.link} {kind} counter", error)
                 continue
+            if pair[0] < 0:
+                raise Unread(f"nvlink {link.link} {kind} counter of 0 or more", f"{pair[0]}")
             if pair[1] < pair[0]:
                 raise Unread(f"nvlink {link.link} {kind} counter", "a counter that ran backwards (reset meanwhile)")
             counted += 1

@@ -88,6 +88,10 @@ def _presence(node: Node, slot: Slot, gpu: GpuDoc | None, document: NvmlDoc, see
     if gpu is not None and not on_bus:
         says = f"{slot.part.label}: NVML answers for {gpu.bdf}, the PCI bus does not show it; make /sys/bus/pci visible"
         return not_measured(PRESENT, slot.part, says, seen)
+    if gpu is not None and not gpu.uuid.strip():
+        found = gpu.errors.get("uuid", "an empty text")
+        says = f"{slot.part.label}: expected uuid for {PRESENT}, found {found}: nobody knows which GPU this is"
+        return not_measured(PRESENT, slot.part, says, seen)
     if gpu is not None:
         value, detail = ANSWERED, " ".join(filter(None, (gpu.name, gpu.uuid)))
     else:
