@@ -1,0 +1,170 @@
+"""What was expected of the machine, by name: `--expect KEY=VALUE`, or a case's `given`. An unknown key is an error."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_gpuready.errors import GpuReadyError
+
+COUNT, NUMBER, TEXT, BOOL, LIST, TIME, COUNT_OR_ALL = (
+    "count",
+    "number",
+    "text",
+    "true or false",
+    "a list",
+    "ISO time",
+    "count or all",
+)
+
+VOCABULARY: dict[str, str] = {
+    "expected_gpus": COUNT,
+    "gpus_per_node": COUNT,
+    "nodes": COUNT,
+    "ranks": COUNT,
+    "ranks_per_node": COUNT,
+    "iterations": COUNT,
+    "expected_model": TEXT,
+    "required_tests": LIST,
+    "requested_host": TEXT,
+    "min_peak_busbw_gb_per_s": NUMBER,
+    "require_correctness": BOOL,
+    "require_gdr": BOOL,
+    "expected_transport": TEXT,
+    "expected_intra_node": TEXT,
+    "rails_per_node": COUNT,
+    "rail_gbit_per_s": NUMBER,
+    "expected_nvlinks_per_gpu": COUNT,
+    "expected_nvlinks_per_pair": COUNT,
+    "expected_nvlink_pairs": LIST,
+    "nvswitch": BOOL,
+    "bare_metal": BOOL,
+    "under_load": BOOL,
+    "expected_mig": TEXT,
+    "expected_pcie_gen": COUNT,
+    "expected_pcie_width": COUNT,
+    "expected_nics": LIST,
+    "window_start": TIME,
+    "max_corrected_per_run": COUNT,
+    "max_replay_errors": COUNT,
+    "max_recovery_errors": COUNT,
+    "fabric": TEXT,
+    "expected_ports": COUNT,
+    "expected_rate_gbit_per_s": NUMBER,
+    "max_symbol_errors": COUNT,
+    "max_link_downed": COUNT,
+    "max_effective_errors": COUNT,
+    "min_rate_gbit_per_s": NUMBER,
+    "max_retransmits": COUNT,
+    "max_tokens": COUNT,
+    "max_failures": COUNT,
+    "gpus": COUNT_OR_ALL,
+}
+"""Key -> kind of value. Beside these, any sysctl name (dotted or slashed) takes a value, <=N or >=N."""
+
+_SYSCTL = re.compile(r"[a-z][a-z0-9_-]*([./][a-z0-9_*-]+)+")
+
+
+class ExpectError(GpuReadyError):
+    """An expectation is not one that this version knows, or its value is of another kind."""
+
+
+class Expectations:
+    """What was expected; a key that was not given is None. Readers ask by name, so every use is checked here."""
+
+    def __init__(self, values: Mapping[str, Any], *, source: str) -> None:
+        """Check every key and value.
+
+        Raises:
+            ExpectError: a key is unknown, or its value is of another kind.
+        """
+        self.source = source
+        self._values: dict[str, Any] = {}
+        for key, value in values.items():
+            kind = VOCABULARY.get(key)
+            if kind is None and not _SYSCTL.fullmatch(key):
+                near = difflib.get_close_matches(key, VOCABULARY, n=1)
+                hint = f"did you mean {near[0]}?" if near else "see the documentation for the names"
+                raise ExpectError(f"{source}: expected a known expectation, found {key!r}; {hint}")
+            self._values[key] = _checked(key, value, kind or TEXT, source)
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def keys(self) -> tuple[str, ...]:
+        """Names that were given."""
+        return tuple(self._values)
+
+    def sysctls(self) -> dict[str, str]:
+        """Sysctl names that were given, with the expected value as text ("10", "<=10")."""
+        return {k: str(v) for k, v in self._values.items() if k not in VOCABULARY}
+
+    def number(self, key: str) -> float | None:
+        """A number or count, or None."""
+        value = self._of(key, COUNT, NUMBER)
+        return float(value) if value is not None else None
+
+    def count(self, key: str) -> int | None:
+        """A count, or None."""
+        value = self._of(key, COUNT)
+        return int(value) if value is not None else None
+
+    def text(self, key: str) -> str | None:
+        """Text, a time, or a count-or-all as text; or None."""
+        value = self._of(key, TEXT, TIME, COUNT_OR_ALL)
+        return str(value) if value is not None else None
+
+    def flag(self, key: str) -> bool | None:
+        """True, False, or None where it was not given."""
+        value = self._of(key, BOOL)
+        return bool(value) if value is not None else None
+
+    def list(self, key: str) -> list[Any] | None:
+        """A list, or None."""
+        value = self._of(key, LIST)
+        return list(value) if value is not None else None
+
+    def _of(self, key: str, *kinds: str) -> Any:
+        if VOCABULARY[key] not in kinds:
+            raise KeyError(f"{key} is {VOCABULARY[key]}, asked for as {kinds[0]}")
+        return self._values.get(key)
+
+
+def from_options(options: list[str]) -> Expectations:
+    """From `--expect KEY=VALUE` words; a value is JSON where it reads as JSON, else text.
+
+    Raises:
+        ExpectError: a word has no `=`, or as in `Expectations`.
+    """
+    values: dict[str, Any] = {}
+    for option in options:
+        key, equals, text = option.partition("=")
+        if not equals:
+            raise ExpectError(f"--expect: expected KEY=VALUE, found {option!r}; write --expect {option}=...")
+        values[key.strip()] = _json_or_text(text.strip())
+    return Expectations(values, source="--expect")
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _checked(key: str, value: Any, kind: str, source: str) -> Any:
+    good = {
+        COUNT: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+        NUMBER: isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0,
+        TEXT: isinstance(value, (str, int, float)) and not isinstance(value, bool),
+        TIME: isinstance(value, str) or hasattr(value, "isoformat"),
+        BOOL: isinstance(value, bool),
+        LIST: isinstance(value, (list, tuple)),
+        COUNT_OR_ALL: value == "all" or (isinstance(value, int) and not isinstance(value, bool)),
+    }[kind]
+    if not good:
+        raise ExpectError(f"{source} {key}: expected {kind}, found {str(value)[:80]!r}; correct the value")
+    return value.isoformat() if kind == TIME and hasattr(value, "isoformat") else value

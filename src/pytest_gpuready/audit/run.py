@@ -1,0 +1,124 @@
+"""From files and folders to a report: each input recognised by its content, or read as what it is said to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pytest_gpuready.audit.expect import Expectations
+from pytest_gpuready.audit.reader import Given, Reader
+from pytest_gpuready.audit.readers import readers
+from pytest_gpuready.audit.report import Finding, InputReport, Report, worst
+from pytest_gpuready.errors import GpuReadyError
+
+CASE = "case.yaml"
+CASE_AT_MOST = 1024 * 1024
+FILES_AT_MOST = 2000
+SURE = 30
+"""Below this a recogniser's answer is a guess, and a guess is not-measured."""
+
+
+class AuditError(GpuReadyError):
+    """The audit cannot start: a path, tool name or case file is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One input to read. `tool` is "" where its content has to tell."""
+
+    path: Path
+    tool: str
+    expect: Expectations
+    command: str = ""
+    exit_code: int | None = None
+
+
+def audit(paths: list[Path], *, tool: str, expect: Expectations, exit_code: int | None) -> Report:
+    """Read every input.
+
+    Raises:
+        AuditError: a path does not exist or the tool is unknown.
+        ExpectError: an expectation of a case file is unknown.
+    """
+    known = {reader.tool: reader for reader in readers()}
+    if tool and tool not in known:
+        raise AuditError(f"--tool: expected one of {', '.join(sorted(known))}, found {tool!r}; correct the name")
+    jobs = [job for path in paths for job in _jobs(path, tool, expect, exit_code)]
+    if not jobs:
+        raise AuditError(f"expected files to audit, found none in {', '.join(map(str, paths))}; name a file")
+    inputs = [_read(job, known) for job in jobs]
+    return Report(inputs=inputs, outcome=worst(entry.outcome for entry in inputs))
+
+
+def _jobs(path: Path, tool: str, expect: Expectations, exit_code: int | None) -> Iterator[Job]:
+    if path.is_file():
+        yield Job(path=path, tool=tool, expect=expect, exit_code=exit_code)
+    elif (path / CASE).is_file():
+        yield from _case(path, tool)
+    elif path.is_dir():
+        files = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.is_symlink()]
+        if len(files) > FILES_AT_MOST:
+            raise AuditError(f"expected at most {FILES_AT_MOST} files in {path}, found {len(files)}; name fewer")
+        cases = {p.parent for p in files if p.name == CASE}
+        for case in sorted(cases):
+            yield from _case(case, tool)
+        for file in files:
+            if not any(case in (file.parent, *file.parents) for case in cases):
+                yield Job(path=file, tool=tool, expect=expect, exit_code=exit_code)
+    else:
+        raise AuditError(f"expected a file or folder, found nothing at {path}; correct the path")
+
+
+def _case(folder: Path, tool: str) -> Iterator[Job]:
+    """A case folder: its `given`, `inputs` (file, command, exit_code) and `tool` as if passed as options."""
+    raw = (folder / CASE).read_bytes()[: CASE_AT_MOST + 1]
+    try:
+        case: Any = yaml.safe_load(raw) if len(raw) <= CASE_AT_MOST else None
+    except yaml.YAMLError as error:
+        raise AuditError(f"{folder / CASE}: expected YAML, found {' '.join(str(error).split())}; correct it") from error
+    entries = case.get("inputs") if isinstance(case, dict) else None
+    if not isinstance(entries, list) or not all(
+        isinstance(e, dict) and isinstance(e.get("file"), str) for e in entries
+    ):
+        raise AuditError(f"{folder / CASE}: expected a mapping with inputs that name a file, found none; correct it")
+    expect = Expectations(case.get("given") or {}, source="case.yaml given")
+    for entry in entries:
+        file = folder / entry["file"]
+        if not file.resolve().is_relative_to(folder.resolve()) or not file.is_file():
+            raise AuditError(f"{folder / CASE}: expected the file {entry['file']!r} beside it, found none; correct it")
+        code = entry.get("exit_code")
+        yield Job(
+            path=file,
+            tool=tool or str(case.get("tool") or ""),
+            expect=expect,
+            command=str(entry.get("command") or ""),
+            exit_code=code if isinstance(code, int) else None,
+        )
+
+
+def _read(job: Job, known: dict[str, Reader]) -> InputReport:
+    given = Given(path=job.path, expect=job.expect, command=job.command, exit_code=job.exit_code)
+    reader = known.get(job.tool) if job.tool else _recognised(given, known)
+    if reader is None:
+        says = f"no reader for {job.tool}" if job.tool else "no tool's output was recognised in it"
+        finding = Finding(metric="tool", outcome="not-measured", suspect=says, advice="name the tool with --tool")
+        return InputReport(path=str(job.path), tool=job.tool or "unknown", outcome="not-measured", findings=[finding])
+    reading = reader.read(given)
+    return InputReport(
+        path=str(job.path),
+        tool=reader.tool,
+        tool_version=reading.tool_version,
+        outcome=worst(finding.outcome for finding in reading.findings),
+        findings=list(reading.findings),
+        not_covered=list(reading.not_covered),
+    )
+
+
+def _recognised(given: Given, known: dict[str, Reader]) -> Reader | None:
+    head = given.head()
+    scores = sorted(((reader.recognise(head), reader.tool) for reader in known.values()), reverse=True)
+    return known[scores[0][1]] if scores and scores[0][0] >= SURE else None

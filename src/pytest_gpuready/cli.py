@@ -1,0 +1,52 @@
+"""`gpuready`: what can be done without pytest. Thin: each command parses its words and calls what does it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from pytest_gpuready import __version__
+from pytest_gpuready.errors import GpuReadyError
+
+USAGE = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code, 2 where it was called wrongly."""
+    parser = argparse.ArgumentParser(prog="gpuready", description="GPU acceptance, beside pytest.")
+    parser.add_argument("--version", action="version", version=f"pytest-gpuready {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    audit = commands.add_parser("audit", help="read outputs of tools and say what they prove and what not")
+    audit.add_argument("paths", nargs="+", type=Path, metavar="FILE|DIR")
+    audit.add_argument("--tool", default="", help="the tool that printed it, where its content does not tell")
+    audit.add_argument("--expect", action="append", default=[], metavar="KEY=VALUE", help="what is expected")
+    audit.add_argument("--exit-code", type=int, default=None, metavar="N", help="how the tool ended")
+    audit.add_argument("--format", choices=("text", "json"), default="text")
+    words = parser.parse_args(arguments)
+    try:
+        return _audit(words)
+    except GpuReadyError as error:
+        print(f"gpuready: {type(error).__name__} {error}", file=sys.stderr)
+        return USAGE
+
+
+def _audit(words: argparse.Namespace) -> int:
+    from pytest_gpuready.audit.expect import from_options  # noqa: PLC0415 - each command loads only what it needs
+    from pytest_gpuready.audit.report import exit_code  # noqa: PLC0415
+    from pytest_gpuready.audit.run import audit  # noqa: PLC0415
+    from pytest_gpuready.audit.show import text  # noqa: PLC0415
+
+    report = audit(words.paths, tool=words.tool, expect=from_options(words.expect), exit_code=words.exit_code)
+    if words.format == "json":
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n")
+    else:
+        sys.stdout.write(text(report))
+    return exit_code(report.outcome)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
