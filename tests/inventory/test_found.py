@@ -52,11 +52,18 @@ def test_a_lost_gpu_is_not_forgotten() -> None:
     """One that NVML counts and cannot open is found by its address, or counted where it has none."""
     by_address = node_found([], [gpu_doc(0)], lost={bdf(1): "GpuIsLost"})
     assert [(g.bdf, g.by_nvml) for g in gpus_found(by_address)] == [(bdf(0), True), (bdf(1), False)]
-    assert unplaced(by_address) == 0
+    assert unplaced(by_address) == ()
     by_index = node_found([], [gpu_doc(0)], lost={"1": "GpuIsLost"})
-    assert unplaced(by_index) == 1
+    assert unplaced(by_index) == ("NVML index 1 (GpuIsLost)",)
     on_the_bus_too = node_found([pci_gpu(0), pci_gpu(1)], [gpu_doc(0)], lost={"1": "GpuIsLost"})
-    assert unplaced(on_the_bus_too) == 0
+    assert unplaced(on_the_bus_too) == ()
+
+
+def test_a_lost_gpu_with_an_address_excuses_no_other() -> None:
+    """One lost by address off the bus leaves the silent one on the bus to the one that is lost by index."""
+    lost = {bdf(5): "GpuIsLost", "1": "GpuIsLost"}
+    assert unplaced(node_found([pci_gpu(0), pci_gpu(1)], [gpu_doc(0)], lost=lost)) == ()
+    assert unplaced(node_found([pci_gpu(0)], [gpu_doc(0)], lost=lost)) == ("NVML index 1 (GpuIsLost)",)
 
 
 def test_pci_ids_have_one_entry_per_gpu() -> None:

@@ -10,7 +10,7 @@ import pytest
 from pytest_gpuready import profiles
 from pytest_gpuready.errors import InventoryError, ProfileError
 from pytest_gpuready.inventory import NodeFound, Site, applies, choose_profile, node_name, resolve
-from pytest_gpuready.inventory.resolve import NOTHING_FOUND, ONE_OF_A_BOARD
+from pytest_gpuready.inventory.resolve import NOTHING_FOUND, NOTHING_SAYS_SO, ONE_OF_A_BOARD
 from pytest_gpuready.model import Inventory, Node
 from tests.inventory.hand_made import bdf, gpu_doc, healthy, node_found, pci_gpu
 
@@ -78,6 +78,27 @@ def test_gpus_beyond_the_count_are_extra(site_of: SiteOf) -> None:
     """A ninth card is named as unexpected."""
     _, node = one(site_of("site: 1\nnodes: {a: {gpus: 2}}\n"), healthy(3))
     assert node.extra_gpus == (bdf(2),)
+
+
+def test_a_lost_gpu_without_address_beyond_the_count_is_extra(site_of: SiteOf) -> None:
+    """Two declared, two answering, and a third and fourth that NVML cannot open: both are unexpected, by index."""
+    cards = [gpu_doc(i) for i in range(2)]
+    bus, lost = [pci_gpu(i) for i in range(2)], {"2": "GpuIsLost", "3": "Unknown"}
+    two = site_of("site: 1\nnodes: {a: {gpus: 2}}\n")
+    _, node = one(two, node_found(bus, cards, lost=lost))
+    assert node.extra_gpus == ("NVML index 2 (GpuIsLost)", "NVML index 3 (Unknown)")
+    listed = site_of(f"site: 1\nnodes: {{a: {{gpus: [{{bdf: '{bdf(0)}'}}, {{bdf: '{bdf(1)}'}}]}}}}\n")
+    assert one(listed, node_found(bus, cards, lost={"2": "GpuIsLost"}))[1].extra_gpus == ("NVML index 2 (GpuIsLost)",)
+
+
+def test_a_lost_gpu_without_address_fills_an_empty_slot_first(site_of: SiteOf) -> None:
+    """Of three that NVML cannot open one is on the bus, one may be the missing one, and the third is unexpected."""
+    lost = {"2": "GpuIsLost", "3": "GpuIsLost", "4": "GpuIsLost"}
+    found = node_found([pci_gpu(i) for i in range(3)], [gpu_doc(0), gpu_doc(1)], lost=lost)
+    _, node = one(site_of("site: 1\nnodes: {a: {gpus: 4}}\n"), found)
+    assert [slot.gpu is None for slot in node.slots] == [False, False, False, True]
+    assert node.extra_gpus == ("NVML index 4 (GpuIsLost)",)
+    assert one(None, found)[1].extra_gpus == ()
 
 
 def test_a_list_matches_by_address_uuid_and_serial(site_of: SiteOf) -> None:
@@ -170,12 +191,25 @@ def test_everywhere_else_nvlink_is_expected(found: NodeFound) -> None:
     assert one(None, found)[1].nvlink
 
 
-def test_nvlink_as_declared_stands_above_what_is_seen(site_of: SiteOf) -> None:
-    """none takes NVLink out and full keeps it, whatever NVML says."""
-    none = one(site_of("site: 1\nnodes: {a: {nvlink: none}}\n"), healthy(2))[1]
+def test_nvlink_as_declared_stands_above_what_is_not_seen(site_of: SiteOf) -> None:
+    """none takes NVLink out where NVML counts no link, and full keeps it although NVML shows none."""
+    none = one(site_of("site: 1\nnodes: {a: {nvlink: none}}\n"), single(nvlink_count=0))[1]
     full = one(site_of("site: 1\nnodes: {a: {nvlink: full}}\n"), single())[1]
     assert (none.nvlink, none.nvswitch, none.nvlink_none) == (False, False, "the site file declares nvlink: none")
     assert (full.nvlink, full.nvswitch) == (True, True)
+
+
+def test_nvlink_that_is_there_cannot_be_declared_away(site_of: SiteOf) -> None:
+    """nvlink: none beside links that NVML counts is an error with its line, with a profile and without."""
+    site = site_of("site: 1\nnodes:\n  a:\n    nvlink: none\n")
+    found = node_found([pci_gpu(0), pci_gpu(1)], [gpu_doc(0, nvlink_count=0), gpu_doc(1)])
+    for profile in ("h200-sxm", None):
+        with pytest.raises(InventoryError) as caught:
+            one(site, found, profile)
+        assert str(caught.value) == (
+            f"site.yaml line 4 $.nodes.a.nvlink: expected nvlink: full, since NVML counts 18 NVLinks on {bdf(1)}, "
+            "found none; correct it, or exclude the NVL clauses with a reason"
+        )
 
 
 def test_a_model_without_nvlink_expects_none() -> None:
@@ -191,10 +225,19 @@ def test_virtual_machines_are_declared_or_detected(site_of: SiteOf) -> None:
     assert "virtual machine (kvm): what it hides is not required" in one(None, healthy(2, virtual="kvm"))[0].assumptions
     assert one(None, node_found([pci_gpu(0)], [gpu_doc(0, virtualization_mode=2)]))[1].virtual == "NVML: vGPU"
     assert one(None, node_found([pci_gpu(0)], [gpu_doc(0, virtualization_mode=3)]))[1].virtual == ""
-    assert one(site_of("site: 1\nnodes: {a: {virtual: true}}\n"), healthy(2))[1].virtual == "declared"
     bare, node = one(site_of("site: 1\nnodes: {a: {virtual: false}}\n"), healthy(2, virtual="kvm"))
     assert node.virtual == ""
     assert "declared bare metal and held to it, although the machine says kvm" in bare.assumptions
+
+
+def test_a_virtual_machine_that_nothing_shows_is_told(site_of: SiteOf) -> None:
+    """virtual: true without a hypervisor in sight is taken at its word, and the certificate says so."""
+    site = site_of("site: 1\nnodes: {a: {virtual: true}}\n")
+    inventory, node = one(site, healthy(2))
+    assert (node.virtual, NOTHING_SAYS_SO in inventory.assumptions) == ("declared", True)
+    for shown in (healthy(2, virtual="kvm"), node_found([pci_gpu(0)], [gpu_doc(0, virtualization_mode=1)])):
+        inventory, node = one(site, shown)
+        assert (node.virtual != "declared", NOTHING_SAYS_SO in inventory.assumptions) == (True, False)
 
 
 def test_needs_follow_the_node() -> None:
@@ -261,6 +304,14 @@ def test_unknown_cards_are_said_to_have_no_profile() -> None:
     """Where no profile was chosen the certificate says for which PCI id."""
     inventory, _ = one(None, node_found([pci_gpu(0, "10de:ffff")], []), None)
     assert any(line.startswith("no profile:") and "10de:ffff" in line for line in inventory.assumptions)
+
+
+def test_exclusions_that_no_profile_hears_are_told(site_of: SiteOf) -> None:
+    """Without a profile nothing is taken out, and the certificate says which exclusions were ignored."""
+    site = site_of("site: 1\nexclude: [{clause: GPU-19, reason: x}, {clause: GPU-10, reason: y}]\n")
+    inventory, _ = one(site, node_found([pci_gpu(0, "10de:ffff")], []), None)
+    assert "no profile, so the site file's exclusions are ignored: GPU-19, GPU-10" in inventory.assumptions
+    assert not any("ignored" in line for line in one(site, healthy(2))[0].assumptions)
 
 
 def test_a_profile_for_other_cards_is_an_error(site_of: SiteOf) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pytest_gpuready.model import Gpu
 from pytest_gpuready.model.agent_doc import GpuDoc, NodeDoc, NvmlDoc, PciGpu
+from pytest_gpuready.parse.yaml_file import one_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +54,18 @@ def gpus_found(found: NodeFound) -> tuple[Gpu, ...]:
     return tuple(_gpu(bdf, bus.get(bdf), nvml.get(bdf)) for bdf in addresses)
 
 
-def unplaced(found: NodeFound) -> int:
-    """How many GPUs NVML counts, could not open and gives no address for, beyond those that the bus accounts for."""
+def unplaced(found: NodeFound) -> tuple[str, ...]:
+    """GPUs that NVML counts, could not open and gives no address for, beyond those that the bus accounts for.
+
+    Each as people read it, "NVML index 2 (GpuIsLost)". Which of them the bus shows nobody can say: the last ones stay.
+    """
     if not found.nvml_doc:
-        return 0
-    nameless = sum(1 for key in found.nvml_doc.lost if not bdf_of(key))
-    silent = sum(1 for gpu in gpus_found(found) if gpu.on_bus and not gpu.by_nvml)
-    placed = sum(1 for key in found.nvml_doc.lost if bdf_of(key))
-    return max(0, nameless - max(0, silent - placed))
+        return ()
+    lost = found.nvml_doc.lost
+    addresses = {bdf_of(key) for key in lost if bdf_of(key)}
+    silent = sum(1 for gpu in gpus_found(found) if gpu.on_bus and not gpu.by_nvml and gpu.bdf not in addresses)
+    nameless = [f"NVML index {one_line(key)[:16]} ({one_line(lost[key])[:40]})" for key in lost if not bdf_of(key)]
+    return tuple(nameless[silent:])
 
 
 def pci_ids(docs: Mapping[str, NodeFound]) -> tuple[str, ...]:

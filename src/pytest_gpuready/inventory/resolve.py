@@ -21,6 +21,7 @@ from pytest_gpuready.parse.yaml_file import shown
 STAND_IN = "stand-in"
 NOTHING_FOUND = "no NVIDIA GPU on the PCI bus or by NVML, and none declared: at least one is expected"
 ONE_OF_A_BOARD = "one GPU of an HGX board in a virtual machine: NVML reports no NVLink; none is expected"
+NOTHING_SAYS_SO = "declared a virtual machine, although nothing says so: what it hides is not required"
 VIRTUALIZATION = {1: "NVML: passthrough", 2: "NVML: vGPU"}
 """NVML's modes of a guest; 3 and 4 are those of a host that serves guests, which is bare metal itself."""
 
@@ -80,8 +81,8 @@ def resolve(
     `profile` is what `choose_profile` chose, `option` what the command line named.
 
     Raises:
-        InventoryError: a node answered that the site file does not declare, two nodes have one name, or two entries
-            of the site file name one GPU.
+        InventoryError: a node answered that the site file does not declare, two nodes have one name, two entries of
+            the site file name one GPU, or it declares no NVLink where NVML counts some.
     """
     assumptions: list[str] = []
     if profile is None:
@@ -89,19 +90,22 @@ def resolve(
         assumptions.append(
             f"no profile: none is named, and no single one is known for {ids}; no limit of a model applies"
         )
+        if site and site.exclude:
+            out = ", ".join(excluded.clause for excluded in site.exclude)
+            assumptions.append(f"no profile, so the site file's exclusions are ignored: {out}")
     elif not option and not (site and site.profile):
         assumptions.append(f"profile {profile.name}: the one for PCI id {', '.join(profile.pci_ids)}")
     nodes: list[Node] = []
     problems: dict[str, str] = {}
     pairs = _pairs(site, docs)
-    twice = [
+    wrong = [
         line
         for _, declared, found in pairs
         if site and declared and found
-        for line in named_twice(site, declared, gpus_found(found))
+        for line in (*named_twice(site, declared, gpus_found(found)), *_denied(site, declared, found, profile))
     ]
-    if twice:
-        raise InventoryError("\n".join(twice))
+    if wrong:
+        raise InventoryError("\n".join(wrong))
     several = len(pairs) > 1
     for name, declared, found in pairs:
         found_or_nothing = found or NodeFound(node="the node did not answer", nvml="")
@@ -164,6 +168,8 @@ def _node(
             count = _assumed_count(found, gpus, assumptions)
         slots = tuple(Slot(part=Part(node=name, index=i), gpu=gpus[i] if i < len(gpus) else None) for i in range(count))
         extra = gpus[count:]
+    # A GPU that NVML cannot open and names no address of may be any that is missing; beyond these it is one too many.
+    empty, nameless = sum(1 for slot in slots if slot.gpu is None), unplaced(found)
     virtual = _virtual(declared, found, assumptions)
     none = _no_nvlink(declared, found, profile, assumptions, single=len(slots) == 1, virtual=bool(virtual))
     return Node(
@@ -179,13 +185,13 @@ def _node(
         nvlink=not none,
         nvswitch=not none and bool(profile and profile.nvswitch),
         nvlink_none=none,
-        extra_gpus=tuple(gpu.bdf for gpu in extra),
+        extra_gpus=(*(gpu.bdf for gpu in extra), *nameless[empty:]),
     )
 
 
 def _assumed_count(found: NodeFound, gpus: tuple[Gpu, ...], assumptions: list[str]) -> int:
     """How many GPUs are expected where nobody declared a number: what bus and NVML count, and never none."""
-    hidden = unplaced(found)
+    hidden = len(unplaced(found))
     count = len(gpus) + hidden
     if not count:
         nothing = f"the node could not be asked ({found.problem}), and no GPU is declared: at least one is expected"
@@ -207,6 +213,8 @@ def _virtual(declared: DeclaredNode | None, found: NodeFound, assumptions: list[
         detected = detected or VIRTUALIZATION.get(gpu.virtualization_mode or 0, "")
     if declared and declared.virtual is not None:
         if declared.virtual:
+            if found.node_doc and not detected:
+                assumptions.append(NOTHING_SAYS_SO)
             return detected or "declared"
         if detected:
             assumptions.append(f"declared bare metal and held to it, although the machine says {detected}")
@@ -214,6 +222,18 @@ def _virtual(declared: DeclaredNode | None, found: NodeFound, assumptions: list[
     if detected:
         assumptions.append(f"virtual machine ({detected}): what it hides is not required")
     return detected
+
+
+def _denied(site: Site, declared: DeclaredNode, found: NodeFound, profile: Profile | None) -> tuple[str, ...]:
+    """An error line where `nvlink: none` is declared and NVML counts links; a model without NVLink promises none."""
+    linked = [gpu for gpu in found.nvml_doc.gpus if gpu.nvlink_count] if found.nvml_doc else []
+    if declared.nvlink != "none" or not linked or (profile and not profile.nvlink):
+        return ()
+    says = (
+        f"expected nvlink: full, since NVML counts {linked[0].nvlink_count} NVLinks on {linked[0].bdf}, found none; "
+        "correct it, or exclude the NVL clauses with a reason"
+    )
+    return (site.wrong(("nodes", declared.name, "nvlink"), says),)
 
 
 def _no_nvlink(

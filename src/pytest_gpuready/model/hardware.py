@@ -102,7 +102,7 @@ class Node:
     nvlink_none: str = ""
     """Why no NVLink is expected ("" where it is)."""
     extra_gpus: tuple[str, ...] = ()
-    """BDFs of GPUs found and not expected."""
+    """GPUs found and not expected: by address, or "NVML index 2 (GpuIsLost)" where NVML gives none."""
 
     @property
     def part(self) -> Part:
