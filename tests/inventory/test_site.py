@@ -131,6 +131,13 @@ def test_a_list_of_gpus_keeps_order_and_form(site_of: SiteOf) -> None:
         ("site: 1\nexclude: [{clause: GPU-1, reason: ' '}]\n", "$.exclude[0].reason: expected something here"),
         ("site: 1\nexclude: [{clause: A-1, reason: b}, {clause: A-1, reason: b}]\n", "found 'A-1' twice; keep one"),
         ("site: 1\nstand_in: ''\n", "$.stand_in: expected something here, found nothing"),
+        ("site: 1\nstand_in: ' '\n", "$.stand_in: expected something here, found nothing"),
+        ("site: 1\nstand_in: '\u200b'\n", "$.stand_in: expected something here, found nothing"),
+        ("site: 1\nstand_in:\n", "$.stand_in: expected text, found None"),
+        (
+            "site: 1\nexclude: [{clause: GPU-19, reason: '\u00ad\u2800'}]\n",
+            "$.exclude[0].reason: expected something here",
+        ),
     ],
 )
 def test_a_contradiction_is_named_with_its_line(site_of: SiteOf, text: str, says: str) -> None:

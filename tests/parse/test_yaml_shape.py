@@ -48,6 +48,7 @@ def test_what_fits_has_no_findings_and_converts() -> None:
         ("sure: true\n", "x.yaml line 1 $: expected the key 'name', found none; add it"),
         ("name: 1.5\n", "x.yaml line 1 $.name: expected text, found 1.5; put it in quotes"),
         ("name: ' '\n", "x.yaml line 1 $.name: expected something here, found nothing; fill it in"),
+        ("name: '\u200b\u00a0\u3164'\n", "x.yaml line 1 $.name: expected something here, found nothing; fill it in"),
         ("name: abcdefghijk\n", "x.yaml line 1 $.name: expected at most 10 characters, found 11; shorten it"),
         ("name: a\ninner:\n  b: {unit: GBps}\n", "x.yaml line 3 $.inner.b.unit: expected one of GB/s, W, found 'GBps' (did you mean 'GB/s'?); correct it"),
         ("name: a\ninner: {b: {unit: W, size: 9}}\n", "x.yaml line 2 $.inner.b.size: expected 1 to 8, found 9; correct it"),

@@ -74,7 +74,7 @@ class SiteEntry(Entry, frozen=True, kw_only=True):
     nodes: dict[NodeName, NodeEntry] = {}
     environment: dict[Variable, Setting] = {}
     exclude: list[ExcludeEntry] = []
-    stand_in: Filled | None = None
+    stand_in: Filled = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ def load_site(path: Path) -> Site:
         nodes=nodes,
         environment=dict(entry.environment),
         exclude=tuple(Exclusion(clause=e.clause, reason=one_line(e.reason)) for e in entry.exclude),
-        stand_in=one_line(entry.stand_in or ""),
+        stand_in=one_line(entry.stand_in),
         file=file,
     )
 

@@ -50,6 +50,9 @@ for _tag, _pattern, _first in (
 _DIRECTION = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029}
 """Characters that turn or break a line when it is shown."""
 
+_BLANK = {"\u2800", "\u115f", "\u1160", "\u3164", "\uffa0"}
+"""Signs and letters that are drawn as nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -100,6 +103,11 @@ def shown(value: object) -> str:
     """A value in an error: quoted, escaped, on one line and short, whatever it holds."""
     text = ascii(value)
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 2] + ".."
+
+
+def says_something(text: str) -> bool:
+    """True where a reader sees at least one letter, digit or sign: spaces and what is not drawn are no reason."""
+    return any(unicodedata.category(char)[0] in "LNPS" and char not in _BLANK for char in text)
 
 
 def one_line(text: str) -> str:

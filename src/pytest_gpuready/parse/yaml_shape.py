@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from pytest_gpuready.parse.yaml_file import Finding, Path_, YamlFile, nearest, shown
+from pytest_gpuready.parse.yaml_file import Finding, Path_, YamlFile, nearest, says_something, shown
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ class _Walk:
 
     def _length(self, kind: inspect.Type, value: str | list[object], path: Path_) -> None:
         shortest, longest = getattr(kind, "min_length", None), getattr(kind, "max_length", None)
-        size = len(value.strip() if isinstance(value, str) else value)
+        size = len(value) if not isinstance(value, str) or says_something(value) else 0
         if shortest is not None and size < shortest:
             self.wrong(path, "expected something here, found nothing; fill it in")
         elif longest is not None and len(value) > longest:
