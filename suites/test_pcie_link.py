@@ -99,3 +99,15 @@ def test_aer_correctable(measured, require):
 def test_aer_uncorrectable(measured, require):
     """No uncorrectable AER error is counted from GPU to root port while data moves."""
     require(measured)
+
+
+@pytest.mark.clause("PCIE-17")
+def test_bytes_arrive(measured, require):
+    """Every byte that was copied arrives as it was sent."""
+    require(measured)
+
+
+@pytest.mark.clause("PCIE-20")
+def test_clock_events_under_load(measured, require):
+    """No heat, hardware slowdown or power brake holds the clocks while data moves."""
+    require(measured)

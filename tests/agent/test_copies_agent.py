@@ -64,7 +64,27 @@ def test_a_spoilt_byte_is_found_and_counted(driver, way):
     doc = take(driver)
     assert doc.problem.startswith(f"bytes differ: expected {PLAN.size_bytes} equal bytes")
     assert "found 1 wrong" in doc.problem
-    assert [copy.verified for copy in doc.copies] == [False, False]
+    assert [(copy.verified, copy.wrong_bytes) for copy in doc.copies] == [(False, 1), (False, 1)]
+
+
+def test_bytes_spoilt_in_both_directions_at_once_are_counted(driver, monkeypatch):
+    """A link that spoils a byte only after the first comparison: the copy of both directions has the count."""
+    refuse = module._refuse
+
+    def then_spoil(wrong, size, where):
+        refuse(wrong, size, where)
+        driver.spoil = "h2d"
+
+    monkeypatch.setattr(module, "_refuse", then_spoil)
+    doc = take(driver)
+    assert [(copy.kind, copy.verified) for copy in doc.copies] == [
+        ("h2d", True),
+        ("d2h", True),
+        ("bidirectional", False),
+    ]
+    assert [copy.wrong_bytes for copy in doc.copies][:2] == [0, 0]
+    assert doc.copies[2].wrong_bytes > 0
+    assert doc.problem.startswith("bytes differ")
 
 
 @pytest.mark.parametrize("way", ["h2d", "d2h"])

@@ -3,6 +3,7 @@
 # ruff: noqa: N802 - the stand-in has NVML's own names
 from __future__ import annotations
 
+import errno
 import types
 from pathlib import Path
 
@@ -188,6 +189,37 @@ def test_only_lines_written_meanwhile_belong_to_the_window(tmp_path):
     lines = window.read()
     assert [(line.t, line.text) for line in lines] == [(2.5, "NVRM: Xid (PCI:0000:19:00): 48, pid=2, DBE")]
     assert window.problem == ""
+
+
+def test_lost_records_are_said_and_the_rest_is_read(tmp_path, monkeypatch):
+    """Where the ring went round before it was read, what it still holds is read, and that records were lost is said."""
+    (tmp_path / "kmsg").write_text("")
+    window = KernelWindow(tmp_path / "kmsg")
+    window.open()
+    xid = b"4,9,2500000,-;NVRM: Xid (PCI:0000:19:00): 48, pid=2, DBE\n"
+    answers = iter([BrokenPipeError(errno.EPIPE, ""), xid, BrokenPipeError(errno.EPIPE, ""), xid, BlockingIOError()])
+
+    def read(_handle, _size):
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("pytest_gpuready.agent.watch.os.read", read)
+    assert len(window.read()) == 2
+    assert window.problem == f"{tmp_path / 'kmsg'}: records were lost, overwritten before they were read"
+
+
+def test_a_window_larger_than_is_read_says_so(tmp_path, monkeypatch):
+    """A flood of lines is read up to the size bound, and that it was more is said."""
+    monkeypatch.setattr("pytest_gpuready.agent.watch.LARGEST", 10)
+    kmsg = tmp_path / "kmsg"
+    kmsg.write_text("")
+    window = KernelWindow(kmsg)
+    window.open()
+    kmsg.write_text("4,2,2500000,-;NVRM: Xid (PCI:0000:19:00): 48, pid=2, DBE\n")
+    assert len(window.read()) == 1
+    assert "more than could be read" in window.problem
 
 
 def test_a_malformed_address_is_refused():

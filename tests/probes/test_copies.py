@@ -69,7 +69,9 @@ def watch(after: dict | None = None, generation=(5,) * 20, width=(16,) * 20, **m
     before = dict.fromkeys(COUNTERS, 3)
     times = [0.1 * (i + 1) for i in range(20)]
     samples = {"t": times, "generation": list(generation), "width": list(width), "power_w": [77.2, *[118.4] * 19]}
-    more = {"phases": [("h2d", 0.05, 1.04), ("d2h", 1.04, 2.1)], **more}
+    samples["reasons"] = [1] * 20
+    samples |= more.pop("columns", {})
+    more = {"phases": [("h2d", 0.05, 0.75), ("d2h", 0.75, 1.35), ("bidirectional", 1.35, 2.05)], **more}
     return WatchDoc(period_s=0.1, before=before, after={**before, **(after or {})}, samples=samples, **more)
 
 
@@ -129,11 +131,13 @@ def test_a_healthy_gpu_answers_every_metric():
         "pcie.errors.lane": (0.0, "per TB"),
         "pcie.aer.correctable": (0.0, "per TB"),
         "pcie.aer.uncorrectable": (0, ""),
+        "pcie.copies.corrupted": (0, ""),
+        "clock.event_reasons.load": ("none but benign", ""),
     }
     stdout = result(document()).stdout
     assert answers["pcie.replays"].evidence == (hashlib.sha256(stdout.encode()).hexdigest(),)
     assert answers["pcie.link.width"].watch.facts["power"] == "77-118 W"
-    assert answers["pcie.link.generation"].conditions == "18 samples under load"
+    assert answers["pcie.link.generation"].conditions == "17 samples under load"
     assert answers["pcie.bidirectional.bandwidth"].detail == "h2d 49.00, d2h 50.00"
 
 
@@ -141,12 +145,13 @@ def test_the_link_is_the_worst_sample_under_load():
     """One sample of Gen4 under load is the reading, and the detail says how often; samples outside do not count."""
     answers = read(document(watch=watch(generation=[1, 5, 5, 5, 4, *[5] * 15])))
     assert answers["pcie.link.generation"].value == 4
-    assert answers["pcie.link.generation"].detail == "4 in 1 of 18 samples, else 5"
+    assert answers["pcie.link.generation"].detail == "4 in 1 of 17 samples, else 5"
 
 
 def test_retests_of_the_link_take_the_worst_of_all_runs():
     """A link that was narrow in any run is narrow; the other metrics carry later runs as repeats."""
-    answers = read(document(), document(watch=watch(width=[8] * 20), copies=[copy("h2d", 27.0), copy("d2h", 26.0)]))
+    narrow = [copy("h2d", 27.0), copy("d2h", 26.0), copy("bidirectional", 40.0)]
+    answers = read(document(), document(watch=watch(width=[8] * 20), copies=narrow))
     assert answers["pcie.link.width"].value == 8
     assert answers["pcie.link.width"].repeats == ()
     assert (answers["pcie.h2d.bandwidth"].value, answers["pcie.h2d.bandwidth"].repeats) == (55.4, (27.0,))
@@ -158,7 +163,62 @@ def test_too_few_samples_are_no_reading():
     sparse = watch(generation=[None] * 15 + [5] * 5, errors={"generation": "GpuIsLost"})
     problem = read(document(watch=sparse))["pcie.link.generation"]
     assert isinstance(problem, Problem)
-    assert problem.says == ("expected at least 8 samples of the link generation under load, found 5 (NVML: GpuIsLost)")
+    assert problem.says == (
+        "expected at least 10 samples of generation under load, 3 in each phase, "
+        "found 5 (h2d 0, d2h 0, bidirectional 5); NVML: GpuIsLost"
+    )
+
+
+@pytest.mark.parametrize("column", ["generation", "width", "reasons"])
+@pytest.mark.parametrize("seen", [[5, None] * 10, [*[5] * 13, *[None] * 7], None], ids=["half", "a phase", "all"])
+def test_samples_that_are_missing_prove_nothing(column, seen):
+    """Fewer than half of what the phases promise, a phase without samples, or no such column: no reading."""
+    columns = {column: [] if seen is None else seen}
+    metric = "clock.event_reasons.load" if column == "reasons" else f"pcie.link.{column}"
+    bad = watch(columns=columns)
+    if seen is None:
+        del bad.samples[column]
+    assert f"samples of {column} under load" in read(document(watch=bad))[metric].says
+
+
+@pytest.mark.parametrize(("column", "value"), [("generation", 5.9), ("generation", 99), ("width", 15.5), ("width", 0)])
+def test_a_link_is_a_whole_number(column, value):
+    """A generation or width that no link has is no reading."""
+    problem = read(document(watch=watch(columns={column: [value] * 20})))[f"pcie.link.{column}"]
+    assert f"as {column} under load, found {value:g}" in problem.says
+
+
+def test_a_slot_has_a_generation_that_exists():
+    """A highest generation beyond any that there is, is no reading."""
+    problem = read(document(pcie_generation_max=99))["pcie.slot.generation"]
+    assert problem.says == "expected PCIe generation 1 to 6 of card and slot, found 99"
+
+
+@pytest.mark.parametrize(
+    ("mask", "said"),
+    [
+        (0x1, "none but benign"),
+        (0x4, "none but benign"),
+        (0x102, "none but benign"),
+        (0x8, "HW slowdown"),
+        (0x20, "SW thermal slowdown"),
+        (0xC0, "HW thermal slowdown, HW power brake"),
+    ],
+)
+@pytest.mark.parametrize("at", [7, 12])
+def test_clock_events_under_load(mask, said, at):
+    """One sample of heat, hardware slowdown or power brake is said, also the first of a phase; the power cap is not."""
+    seen = watch(columns={"reasons": [*[1] * at, mask, *[1] * (19 - at)]})
+    answer = read(document(watch=seen))["clock.event_reasons.load"]
+    assert answer.value == said
+    retested = read(document(), document(watch=seen))["clock.event_reasons.load"]
+    assert (retested.value, retested.repeats) == (said, ())
+
+
+def test_clock_events_outside_the_load_say_nothing_of_it():
+    """A sample before the first phase does not count."""
+    seen = watch(columns={"reasons": [0x80, *[1] * 19]}, phases=[("h2d", 0.15, 0.75), *watch().phases[1:]])
+    assert read(document(watch=seen))["clock.event_reasons.load"].value == "none but benign"
 
 
 @pytest.mark.parametrize(
@@ -224,18 +284,111 @@ def test_a_counter_that_went_backwards_is_a_problem():
 
 def test_a_missing_counter_is_a_problem():
     """A counter that the GPU did not give is a problem with NVML's error, and never 0."""
-    seen = msgspec.structs.replace(watch(), after={}, errors={"pcie_fatal": "GpuIsLost", "pcie_lane": "NotSupported"})
+    ecc = {"ecc_uncorrected_volatile": 3}
+    seen = msgspec.structs.replace(watch(), after=ecc, errors={"pcie_fatal": "GpuIsLost", "pcie_lane": "NotSupported"})
     answers = read(document(watch=seen))
     assert "counter pcie_fatal before and after, found GpuIsLost" in answers["pcie.errors.fatal"].says
     assert answers["pcie.errors.lane"].kind is ProblemKind.NO_SUCH_THING
 
 
-def test_unverified_copies_have_no_bandwidth():
-    """A rate at which wrong bytes moved is no bandwidth; the problem is the agent's own line."""
-    bad = document(copies=[copy("h2d", 55.0, verified=False)], problem="bytes differ: expected 9 equal bytes, found 1")
-    answers = read(bad)
-    assert answers["pcie.h2d.bandwidth"].says == "bytes differ: expected 9 equal bytes, found 1"
-    assert answers["pcie.d2h.bandwidth"].says == "bytes differ: expected 9 equal bytes, found 1"
+ALL_COPIES = ("h2d", "d2h", "bidirectional")
+DIFFER = "bytes differ: expected 9 equal bytes, found 4"
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong", "says"),
+    [
+        ({"copies": [copy("h2d", 55.0, verified=False, wrong_bytes=4)], "problem": DIFFER}, 4, DIFFER),
+        ({"problem": DIFFER}, 1, DIFFER),
+        (
+            {"copies": [*(copy(kind, 55.0) for kind in ALL_COPIES[:2]), copy("bidirectional", 99.0, verified=False)]},
+            1,
+            "bytes differ: expected every byte to arrive as it was sent, found 1 or more wrong",
+        ),
+        (
+            {"copies": [copy(kind, 55.0, wrong_bytes=n) for n, kind in enumerate(ALL_COPIES)]},
+            2,
+            "bytes differ: expected every byte to arrive as it was sent, found 2 or more wrong",
+        ),
+        ({"problem": DIFFER, "watch": None, "copies": []}, 1, DIFFER),
+    ],
+)
+def test_wrong_bytes_in_any_phase_are_corruption(changed, wrong, says):
+    """Bytes that differ after any of the copies are counted; nothing else of that document is a number."""
+    answers = read(document(**changed))
+    assert answers.pop("pcie.copies.corrupted").value == wrong
+    assert {answer.says for answer in answers.values()} == {says}
+
+
+@pytest.mark.parametrize("broken_first", [True, False])
+def test_wrong_bytes_stay_wrong_after_a_retest(broken_first):
+    """One run with wrong bytes is enough, before or after a clean one, and beside one that died."""
+    bad, clean, dead = document(problem=DIFFER), document(), result("", exit_code=None, timed_out=True)
+    runs = (bad, clean, dead) if broken_first else (dead, clean, bad)
+    answer = read(*runs)["pcie.copies.corrupted"]
+    assert (answer.value, answer.repeats) == (1, ())
+    assert isinstance(read(*runs)["pcie.h2d.bandwidth"], Problem)
+
+
+def test_a_problem_beside_complete_copies_leaves_no_number():
+    """Copies that all have a rate do not count where the document ends in a problem."""
+    said = {answer.says for answer in read(document(problem="cuEventQuery: CUDA_ERROR_ECC_UNCORRECTABLE")).values()}
+    assert said == {"cuEventQuery: CUDA_ERROR_ECC_UNCORRECTABLE"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"moved_bytes": 0}, "expected bytes moved by the copy h2d, found 0 in pieces of 536870912"),
+        ({"moved_bytes": -TB}, "expected bytes moved by the copy h2d"),
+        ({"size_bytes": 0}, "expected bytes moved by the copy h2d"),
+        ({"wrong_bytes": -1}, "expected 0 or more wrong bytes of the copy h2d, found -1"),
+        ({"repeats": []}, "expected at least 3 repeats of the copy h2d, found 0"),
+        ({"repeats": [55.4, 55.4]}, "expected at least 3 repeats of the copy h2d, found 2"),
+        ({"repeats": [55.4, 55.4, 0.0]}, "expected rates above 0 GB/s of the copy h2d, found 0"),
+        ({"repeats": [3.0, 3.0, 55.4]}, "expected the median of the repeats of the copy h2d, 3 GB/s, found 55.4"),
+        ({"gb_per_s": 55.41}, "expected the median of the repeats of the copy h2d, 55.4 GB/s, found 55.41"),
+    ],
+)
+def test_a_copy_that_contradicts_itself_measures_nothing(changed, says):
+    """Bytes, repeats and median of a copy must fit together, else its document has no numbers."""
+    first = msgspec.structs.replace(copy("h2d", 55.4), **changed)
+    answers = read(document(copies=[first, copy("d2h", 55.1), copy("bidirectional", 99.0)]))
+    assert all(isinstance(answer, Problem) and says in answer.says for answer in answers.values())
+
+
+def test_a_copy_that_was_left_out_is_not_forgotten():
+    """A document without one of the three copies and without a reason measures nothing."""
+    answers = read(document(copies=[copy("h2d", 55.4), copy("d2h", 55.1)]))
+    says = "expected the copies h2d, d2h, bidirectional, found d2h, h2d"
+    assert {answer.says for answer in answers.values()} == {says}
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"watch": None}, "expected a watch around the copies, found none in the document"),
+        ({"before": {}}, "uncorrected ECC errors before and after the copies, found no reading"),
+        (
+            {"after": {}, "errors": {"ecc_uncorrected_volatile": "GpuIsLost"}},
+            "before and after the copies, found GpuIsL",
+        ),
+        ({"after": {"ecc_uncorrected_volatile": 1}}, "to stand or grow, found 3 then 1: something reset it"),
+        ({"log_problem": "/dev/kmsg: lost"}, "the kernel log could not be read meanwhile: /dev/kmsg: lost"),
+    ],
+)
+def test_what_nobody_watched_is_not_measured(changed, says):
+    """Without watch, ECC counter or kernel log nobody knows what happened meanwhile: no metric has a value."""
+    seen = None if "watch" in changed else msgspec.structs.replace(watch(), **changed)
+    answers = read(document(watch=seen))
+    assert all(isinstance(answer, Problem) and says in answer.says for answer in answers.values())
+
+
+def test_an_alarm_is_not_excused_by_what_is_missing():
+    """A hardware Xid in what could be read fails the measurements, though counters and part of the log were lost."""
+    seen = watch(log=[LogLine(t=5.0, text="NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off")], log_problem="lost")
+    seen.after.pop("ecc_uncorrected_volatile")
+    assert "Xid 79" in read(document(watch=seen))["pcie.h2d.bandwidth"].watch.alarm
 
 
 def test_without_cuda_only_what_needs_no_copy_is_measured():
@@ -262,18 +415,34 @@ def test_a_document_about_another_gpu_is_refused():
 
 
 def test_alarms_of_every_run_reach_the_watch():
-    """A hardware Xid of this GPU and uncorrected ECC during any run are in the watch of every measurement."""
+    """Hardware Xids of any GPU, fatal SXids and uncorrected ECC of any run are in the watch of every measurement."""
     line = LogLine(t=5.0, text="NVRM: Xid (PCI:0000:19:00): 48, pid=7, name=python, DBE")
     elsewhere = LogLine(t=5.1, text="NVRM: Xid (PCI:0000:2a:00): 79, GPU has fallen off the bus.")
-    bad = watch({"ecc_uncorrected_volatile": 5}, log=[line, elsewhere])
+    unknown = LogLine(t=5.2, text="NVRM: Xid (somewhere): 94")
+    switch = LogLine(t=5.3, text="nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM Fault Up")
+    harmless = [
+        LogLine(t=5.4, text="NVRM: Xid (PCI:0000:2a:00): 31, pid=7, name=x, MMU Fault"),
+        LogLine(t=5.5, text="nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 12028, Non-fatal, Link 1"),
+    ]
+    bad = watch({"ecc_uncorrected_volatile": 5}, log=[line, line, elsewhere, unknown, switch, *harmless])
     seen = read(document(), document(watch=bad))["pcie.h2d.bandwidth"].watch
-    assert seen.hardware_xids == (48,)
+    assert seen.hardware_xids == (48, 48, 79, 0)
+    assert seen.log_alarms == (
+        "Xid 48 double-bit ECC error on 0000:19:00.0",
+        "Xid 79 GPU has fallen off the bus on 0000:2a:00.0 (another GPU)",
+        "Xid 0 Xid line that cannot be read on an unknown address",
+        "fatal SXid 20034 on NVSwitch 0000:85:00.0 link 30",
+    )
     assert seen.uncorrected_ecc == 2
+    assert seen.alarm.startswith("Xid 48 double-bit ECC error on 0000:19:00.0, Xid 79")
+    assert "in the kernel log meanwhile; 2 uncorrected ECC errors meanwhile" in seen.alarm
 
 
 def test_what_the_watch_could_not_read_is_said():
     """An unreadable kernel log and an ECC counter that is not there stand among the facts."""
+    xid = LogLine(t=5.0, text="NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off the bus.")
     seen = watch(log_problem="/dev/kmsg: Operation not permitted", errors={"ecc_uncorrected_volatile": "NotSupported"})
+    seen = msgspec.structs.replace(seen, log=[xid])
     seen.before.pop("ecc_uncorrected_volatile")
     facts = read(document(watch=seen))["pcie.h2d.bandwidth"].watch.facts
     assert facts["kernel log"] == "not read: /dev/kmsg: Operation not permitted"
@@ -282,7 +451,7 @@ def test_what_the_watch_could_not_read_is_said():
 
 def test_series_have_no_gap():
     """Plotted columns are of equal length and hold only what was read."""
-    seen = read(document(watch=watch(width=[None, *[16] * 19])))["pcie.link.generation"].watch
+    seen = read(document(watch=watch(width=[None, *[16] * 19])))["pcie.link.width"].watch
     assert {len(values) for values in seen.series.values()} == {19} == {len(seen.times_s)}
 
 

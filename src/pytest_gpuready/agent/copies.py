@@ -102,7 +102,7 @@ def _measure(gpu: CudaGpu, watch: Watch, plan: Plan, seen: _Seen, sysfs: Path) -
     wrong = host_memory.bytes_that_differ(source, back, size)
     for kind, flow in (("h2d", h2d), ("d2h", d2h)):
         repeats = rates(times_s(gpu, flow, flow.marks[0]), flow.batch_bytes)
-        seen.copies.append(_copy(kind, repeats, size, flow.moved_bytes, verified=not wrong))
+        seen.copies.append(_copy(kind, repeats, size, flow.moved_bytes, wrong=wrong))
     _refuse(wrong, size, "after copies to the device and back")
 
     host_memory.wipe(back, size)
@@ -120,7 +120,7 @@ def _measure(gpu: CudaGpu, watch: Watch, plan: Plan, seen: _Seen, sysfs: Path) -
     moved = sum(f.moved_bytes for f in both) + last.moved_bytes
     each = {"h2d": median([p[0] for p in parts]), "d2h": median([p[1] for p in parts])}
     sums = [sum(p) for p in parts]
-    seen.copies.append(_copy("bidirectional", sums, size, moved, verified=not wrong, each=each))
+    seen.copies.append(_copy("bidirectional", sums, size, moved, wrong=wrong, each=each))
     _refuse(wrong, size, "after copies in both directions at once")
     gpu.close()
 
@@ -147,7 +147,7 @@ def _refuse(wrong: int, size: int, where: str) -> None:
 
 
 def _copy(
-    kind: str, repeats: list[float], size: int, moved: int, *, verified: bool, each: dict[str, float] | None = None
+    kind: str, repeats: list[float], size: int, moved: int, *, wrong: int, each: dict[str, float] | None = None
 ) -> CopyDoc:
     return CopyDoc(
         kind=kind,
@@ -155,7 +155,8 @@ def _copy(
         repeats=repeats,
         size_bytes=size,
         moved_bytes=moved,
-        verified=verified,
+        verified=not wrong,
+        wrong_bytes=wrong,
         each=each or {},
     )
 

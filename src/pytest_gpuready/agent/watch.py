@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from pytest_gpuready.agent.kernel_log import KMSG, LARGEST, kmsg_records, relevant
+from pytest_gpuready.agent.kernel_log import DEADLINE_S, KMSG, LARGEST, kmsg_records, relevant
 from pytest_gpuready.agent.watch_readings import COLUMNS, Readings
 from pytest_gpuready.model.agent_doc import LogLine, WatchDoc
 
@@ -121,23 +121,32 @@ class KernelWindow:
         """The lines about GPUs and PCIe that were written since; closes the log."""
         if self._handle is None:
             return []
-        pieces: list[bytes] = []
-        size = 0
         try:
-            while not self.problem and size < LARGEST:
-                try:
-                    piece = os.read(self._handle, 65536)
-                except OSError as error:
-                    if error.errno == errno.EAGAIN:
-                        break
-                    what = "lines were overwritten" if error.errno == errno.EPIPE else os.strerror(error.errno or 0)
-                    self.problem = f"{self._path}: {what}"
-                    break
-                if not piece:
-                    break
-                pieces.append(piece)
-                size += len(piece)
+            data = b"" if self.problem else self._drain(self._handle)
         finally:
             os.close(self._handle)
             self._handle = None
-        return relevant(kmsg_records(b"".join(pieces)))
+        return relevant(kmsg_records(data))
+
+    def _drain(self, handle: int) -> bytes:
+        """Everything that is there now. What was lost on the way stands in `problem`; the rest is read all the same."""
+        pieces: list[bytes] = []
+        size = 0
+        give_up = time.monotonic() + DEADLINE_S
+        while size < LARGEST and time.monotonic() < give_up:
+            try:
+                piece = os.read(handle, 65536)
+            except BlockingIOError:  # the end: nothing more for now
+                return b"".join(pieces)
+            except OSError as error:
+                if error.errno != errno.EPIPE:
+                    self.problem = f"{self._path}: {os.strerror(error.errno or 0)}"
+                    return b"".join(pieces)
+                self.problem = f"{self._path}: records were lost, overwritten before they were read"
+                continue
+            if not piece:
+                return b"".join(pieces)
+            pieces.append(piece)
+            size += len(piece)
+        self.problem = self.problem or f"{self._path}: more than could be read ({size} bytes)"
+        return b"".join(pieces)

@@ -78,7 +78,22 @@ def _xid_meanwhile(documents: Documents) -> None:
         copies["watch"]["log"].append({"t": 1.0, "text": f"NVRM: Xid (PCI:{address}): 48, DBE (double bit error) ECC"})
 
 
-_COPIED = tuple(f"PCIE-{n}" for n in (1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14))
+def _bytes_differ(documents: Documents) -> None:
+    """The last of the three comparisons found wrong bytes: all copies have a rate all the same."""
+    for copies in documents.copies(BAD):
+        copies["problem"] = (
+            "bytes differ: expected 536870912 equal bytes after copies in both directions, found 4096 wrong"
+        )
+        copies["copies"][-1].update(verified=False, wrong_bytes=4096)
+
+
+def _brake_under_load(documents: Documents) -> None:
+    for copies in documents.copies(BAD):
+        samples = copies["watch"]["samples"]
+        samples["reasons"] = [0x80 for _ in samples["reasons"]]
+
+
+_COPIED = tuple(f"PCIE-{n}" for n in (1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 17, 20))
 
 FAULTS: tuple[Fault, ...] = (
     Fault(
@@ -199,6 +214,21 @@ FAULTS: tuple[Fault, ...] = (
         reddens={"GPU-32": (NODE,)},
         blocks=(2,),
         suspect="NCCL_P2P_DISABLE=1",
+    ),
+    Fault(
+        name="bytes-differ",
+        says="Bytes do not arrive at one GPU as they were sent.",
+        change=_bytes_differ,
+        reddens=_here("PCIE-17"),
+        opens=_here(*(f"PCIE-{n}" for n in (*range(1, 8), *range(9, 17), 20))),
+        suspect="4096",
+    ),
+    Fault(
+        name="power-brake-under-load",
+        says="The power brake holds the clocks of one GPU while it copies.",
+        change=_brake_under_load,
+        reddens=_here("PCIE-20"),
+        suspect="power brake",
     ),
     Fault(
         name="xid-while-copying",

@@ -267,6 +267,8 @@ class CopyDoc(Wire, frozen=True, kw_only=True):
     moved_bytes: int
     verified: bool
     """True where the bytes that arrived were compared with those sent."""
+    wrong_bytes: int | None = None
+    """Bytes that arrived otherwise than they were sent; "h2d" and "d2h" share one comparison. None: not counted."""
     each: dict[str, float] = {}
     """For bidirectional: "h2d" and "d2h" -> median GB/s of that direction in the same window."""
 

@@ -20,12 +20,14 @@ class ProblemKind(enum.Enum):
 class Watch:
     """What was seen on the part while a measurement ran.
 
-    `hardware_xids` are Xid numbers of the hardware class in the kernel-log window, `uncorrected_ecc` the growth of
-    the volatile uncorrected counter. Either of them fails whatever was measured. `facts` are for people:
+    `hardware_xids` are Xid numbers of the hardware class in the kernel-log window, `log_alarms` these and fatal SXids
+    in words with whose they are, `uncorrected_ecc` the growth of the volatile uncorrected counter. Any of them fails
+    whatever was measured. `facts` are for people:
     label -> text, e.g. "power" -> "77-412 W". `series` are samples for plots: name -> values, one per `times_s` entry.
     """
 
     hardware_xids: tuple[int, ...] = ()
+    log_alarms: tuple[str, ...] = ()
     uncorrected_ecc: int = 0
     facts: dict[str, str] = field(default_factory=dict)
     times_s: tuple[float, ...] = ()
@@ -35,7 +37,10 @@ class Watch:
     def alarm(self) -> str:
         """The reason why nothing measured in this window counts as good; empty when there is none."""
         said = []
-        if self.hardware_xids:
+        if self.log_alarms:
+            more = f", and {len(self.log_alarms) - 8} more" if len(self.log_alarms) > 8 else ""
+            said.append(", ".join(self.log_alarms[:8]) + f"{more} in the kernel log meanwhile")
+        elif self.hardware_xids:
             said.append("Xid " + ", ".join(str(x) for x in self.hardware_xids) + " in the kernel log meanwhile")
         if self.uncorrected_ecc:
             said.append(f"{self.uncorrected_ecc} uncorrected ECC errors meanwhile")

@@ -1,7 +1,8 @@
 """Host copies of one GPU at a time ("copies"): link under load, bandwidth, PCIe errors while data moved.
 
-Several results of a scope are a first run and its retests. Link readings take the worst of all runs; other values of
-later runs stand in `repeats`. A run without an answer leaves none: what the other runs found is told in the problem.
+Several results of a scope are a first run and its retests. Link readings, clock events and wrong bytes take the worst
+of all runs; other values of later runs stand in `repeats`. A run without an answer leaves none: what the others found
+is told in the problem. Only bytes that one run found to be wrong stay wrong whatever became of the others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pytest_gpuready.model.agent_doc import CopiesDoc
 from pytest_gpuready.model.units import show
 from pytest_gpuready.parse.agent import copies_doc
 from pytest_gpuready.probes.answers import agent_command, evidence, not_measured
-from pytest_gpuready.probes.copy_readings import METRICS, WORST, Missing, OneAnswer, Reading, answer, moved_bytes
+from pytest_gpuready.probes.copy_answer import Missing, OneAnswer, Reading
+from pytest_gpuready.probes.copy_readings import BAD_IN_ANY_RUN, METRICS, WORST, answer, moved_bytes
 from pytest_gpuready.probes.together import TogetherProbe
 from pytest_gpuready.probes.watched import watch
 
@@ -78,6 +80,8 @@ def _merge(
     metric: str, part: Part, answers: Sequence[OneAnswer], seen: tuple[str, ...], watched: Watch | None
 ) -> Measurement | Problem:
     """All runs in one answer; a run without an answer is a problem that tells the others' values."""
+    if metric in BAD_IN_ANY_RUN and any(isinstance(one, Reading) and one.value for one in answers):
+        answers = [one for one in answers if isinstance(one, Reading)]
     for number, one in enumerate(answers, 1):
         if isinstance(one, Missing):
             others = [show(a.value, a.unit) for a in answers if isinstance(a, Reading)]
@@ -91,7 +95,7 @@ def _merge(
         return not_measured(metric, part, "no run of the copies", seen)
     first, repeats = readings[0], tuple(reading.value for reading in readings[1:])
     if metric in WORST:
-        first, repeats = min(readings, key=lambda reading: float(reading.value)), ()
+        first, repeats = min(readings, key=WORST[metric]), ()
     return Measurement(
         metric=metric,
         part=part.name,

@@ -6,15 +6,16 @@ Counters are judged by their growth; one that is missing, or went backwards, is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from pytest_gpuready.model import Node, ProblemKind, Value
+from pytest_gpuready.model import Node, ProblemKind
 from pytest_gpuready.model.agent_doc import CopiesDoc, CopyDoc, WatchDoc
 from pytest_gpuready.model.units import show
-from pytest_gpuready.probes.pcie_link import hops
-from pytest_gpuready.probes.watched import under_load
+from pytest_gpuready.probes import copy_link
+from pytest_gpuready.probes.copy_answer import Missing, OneAnswer, Reading
+from pytest_gpuready.probes.copy_doubts import doubt, wrong_bytes
 
-LEAST_SAMPLES = 8
+CORRUPTED = "pcie.copies.corrupted"
+SLOT = "pcie.slot.generation"
 BANDWIDTHS = {
     "pcie.h2d.bandwidth": "h2d",
     "pcie.d2h.bandwidth": "d2h",
@@ -31,122 +32,50 @@ COUNTERS = {
 FATAL = ("pcie_fatal", "pcie_nonfatal")
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What one run says about one metric."""
-
-    value: Value
-    detail: str = ""
-    conditions: str = ""
-    unit: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Why one run says nothing about one metric."""
-
-    says: str
-    kind: ProblemKind = ProblemKind.NOT_MEASURED
-
-
-OneAnswer = Reading | Missing
-
-
 def answer(metric: str, run: CopiesDoc | str, node: Node) -> OneAnswer:
     """What one run says about one metric."""
     if isinstance(run, str):
         return Missing(run)
+    if metric == CORRUPTED and wrong_bytes(run):
+        return Reading(wrong_bytes(run), detail=run.problem)
+    if metric == SLOT and not run.copies and not wrong_bytes(run):  # needs no copy: known where CUDA did not start too
+        return copy_link.slot(run, node)
+    why = doubt(run)
+    return Missing(why) if why else _sound(metric, run, node)
+
+
+def _sound(metric: str, doc: CopiesDoc, node: Node) -> OneAnswer:
+    """The answer of a document in which nothing is doubtful."""
     if metric in BANDWIDTHS:
-        return _bandwidth(run, BANDWIDTHS[metric])
+        return _bandwidth(doc, BANDWIDTHS[metric])
     if metric in COUNTERS:
-        return _per_tb(run, _growth(run.watch, COUNTERS[metric]))
-    return READERS[metric](run, node)
+        return _per_tb(doc, _growth(doc.watch, COUNTERS[metric]))
+    return READERS[metric](doc, node)
 
 
 def _bandwidth(doc: CopiesDoc, kind: str) -> OneAnswer:
-    copy = next((c for c in doc.copies if c.kind == kind), None)
-    if copy is None:
-        return Missing(doc.problem or f"expected a copy {kind!r}, found none in the document")
-    if not copy.verified:
-        return Missing(doc.problem or f"expected bytes compared after {kind!r}, found them not compared")
+    copy = next(c for c in doc.copies if c.kind == kind)
     detail = ", ".join(f"{way} {rate:.2f}" for way, rate in sorted(copy.each.items(), reverse=True))
     return Reading(copy.gb_per_s, detail=detail, conditions=_conditions(copy), unit="GB/s")
 
 
 def _conditions(copy: CopyDoc) -> str:
-    low, high = min(copy.repeats, default=copy.gb_per_s), max(copy.repeats, default=copy.gb_per_s)
+    low, high = min(copy.repeats), max(copy.repeats)
     return (
         f"{copy.size_bytes / 2**20:g} MiB pinned, median of {len(copy.repeats)} ({low:.2f}-{high:.2f}), bytes compared"
     )
 
 
-def _link(column: str) -> Callable[[CopiesDoc, Node], OneAnswer]:
-    def read(doc: CopiesDoc, _: Node) -> OneAnswer:
-        found = _loaded(doc, column)
-        if isinstance(found, Missing):
-            return found
-        low = int(min(found))
-        other = sorted({int(v) for v in found} - {low})
-        detail = ""
-        if other:
-            times = sum(int(v) == low for v in found)
-            detail = f"{low} in {times} of {len(found)} samples, else {', '.join(map(str, other))}"
-        return Reading(low, detail=detail, conditions=f"{len(found)} samples under load")
-
-    return read
-
-
-def _loaded(doc: CopiesDoc, column: str) -> list[float] | Missing:
-    """Samples of a link column under load, enough of them to say something."""
-    if not doc.copies or doc.watch is None:
-        return Missing(doc.problem or "expected copies under a watch, found none in the document")
-    found = under_load(doc.watch, column, [copy.kind for copy in doc.copies])
-    if len(found) >= LEAST_SAMPLES:
-        return found
-    errors = doc.watch.errors
-    why = errors.get(column) or errors.get("sampler") or errors.get("nvml")
-    found_text = f"{len(found)}" + (f" (NVML: {why})" if why else "")
-    return Missing(f"expected at least {LEAST_SAMPLES} samples of the link {column} under load, found {found_text}")
-
-
-def _slot(doc: CopiesDoc, _: Node) -> OneAnswer:
-    if doc.pcie_generation_max is None:
-        why = doc.watch.errors.get("pcie_generation_max") if doc.watch else None
-        kind = ProblemKind.NO_SUCH_THING if why == "NotSupported" else ProblemKind.NOT_MEASURED
-        return Missing(f"expected the highest PCIe generation of card and slot from NVML, found {why or 'none'}", kind)
-    device = doc.pcie_generation_max_device
-    return Reading(doc.pcie_generation_max, detail=f"the card alone can do {device}" if device else "")
-
-
-def _path(doc: CopiesDoc, node: Node) -> OneAnswer:
-    if node.virtual:
-        return Missing("a virtual machine shows no bridge of the machine it runs on", ProblemKind.HIDDEN)
-    if not doc.path:
-        return Missing("sysfs shows no bridge above the GPU", ProblemKind.HIDDEN)
-    generations, widths = _loaded(doc, "generation"), _loaded(doc, "width")
-    if isinstance(generations, Missing):
-        return generations
-    if isinstance(widths, Missing):
-        return widths
-    found = hops(int(min(generations)), int(min(widths)), doc.path)
-    if isinstance(found, str):
-        return Missing(found)
-    narrow = min(found, key=lambda hop: hop.gb_per_s)
-    return Reading(
-        round(narrow.gb_per_s, 3),
-        detail=f"narrowest of {len(found)}: {narrow}",
-        conditions="theory per direction, read during a copy",
-        unit="GB/s",
-    )
+def _corrupted(doc: CopiesDoc, _: Node) -> OneAnswer:
+    """No wrong byte: `answer` has told of any before."""
+    return Reading(0, conditions=f"{_moved(doc)}, the last copy into each buffer compared")
 
 
 def _fatal(doc: CopiesDoc, _: Node) -> OneAnswer:
-    if not doc.copies:
-        return Missing(doc.problem or "expected copies, found none in the document")
     growth = _growth(doc.watch, FATAL)
     if isinstance(growth, Missing):
         return growth
-    return Reading(growth, conditions=f"{show(moved_bytes(doc) / 1e9, 'GB')} moved")
+    return Reading(growth, conditions=_moved(doc))
 
 
 def _aer_correctable(doc: CopiesDoc, _: Node) -> OneAnswer:
@@ -158,8 +87,6 @@ def _aer_correctable(doc: CopiesDoc, _: Node) -> OneAnswer:
 def _aer_uncorrectable(doc: CopiesDoc, _: Node) -> OneAnswer:
     if doc.aer is None or doc.aer.fatal is None or doc.aer.nonfatal is None:
         return _no_aer()
-    if not doc.copies:
-        return Missing(doc.problem or "expected copies, found none in the document")
     fatal, nonfatal = _grown("AER fatal", *doc.aer.fatal), _grown("AER non-fatal", *doc.aer.nonfatal)
     for one in (fatal, nonfatal):
         if isinstance(one, Missing):
@@ -167,7 +94,7 @@ def _aer_uncorrectable(doc: CopiesDoc, _: Node) -> OneAnswer:
     return Reading(
         int(fatal) + int(nonfatal),  # type: ignore[arg-type]  # both are numbers here
         detail=f"fatal {fatal}, non-fatal {nonfatal}" if fatal or nonfatal else "",
-        conditions=f"{show(moved_bytes(doc) / 1e9, 'GB')} moved",
+        conditions=_moved(doc),
     )
 
 
@@ -193,6 +120,8 @@ def _growth(seen: WatchDoc | None, names: Sequence[str]) -> int | Missing:
 
 
 def _grown(name: str, before: int, after: int) -> int | Missing:
+    if before < 0:
+        return Missing(f"expected counter {name} of 0 or more, found {before}")
     if after < before:
         return Missing(
             f"expected counter {name} to grow or stand still, found {before} then {after}: something reset it"
@@ -205,8 +134,6 @@ def _per_tb(doc: CopiesDoc, growth: int | Missing) -> OneAnswer:
     if isinstance(growth, Missing):
         return growth
     moved = moved_bytes(doc)
-    if not moved:
-        return Missing(doc.problem or "expected copied bytes, found none in the document")
     return Reading(
         growth / moved * 1e12,
         detail=f"{growth} in {show(moved / 1e9, 'GB')}",
@@ -219,24 +146,48 @@ def moved_bytes(doc: CopiesDoc) -> int:
     return sum(copy.moved_bytes for copy in doc.copies)
 
 
-WORST = ("pcie.link.generation", "pcie.link.width", "pcie.slot.generation", "pcie.path.bandwidth")
+def _moved(doc: CopiesDoc) -> str:
+    return f"{show(moved_bytes(doc) / 1e9, 'GB')} moved"
+
+
 READERS: dict[str, Callable[[CopiesDoc, Node], OneAnswer]] = {
-    "pcie.link.generation": _link("generation"),
-    "pcie.link.width": _link("width"),
-    "pcie.slot.generation": _slot,
-    "pcie.path.bandwidth": _path,
+    "pcie.link.generation": copy_link.link("generation"),
+    "pcie.link.width": copy_link.link("width"),
+    SLOT: copy_link.slot,
+    "pcie.path.bandwidth": copy_link.path,
     "pcie.errors.fatal": _fatal,
     "pcie.aer.correctable": _aer_correctable,
     "pcie.aer.uncorrectable": _aer_uncorrectable,
+    CORRUPTED: _corrupted,
+    "clock.event_reasons.load": copy_link.reasons,
 }
 METRICS = (
     "pcie.link.generation",
     "pcie.link.width",
-    "pcie.slot.generation",
+    SLOT,
     "pcie.path.bandwidth",
     *BANDWIDTHS,
     "pcie.errors.fatal",
     *COUNTERS,
     "pcie.aer.correctable",
     "pcie.aer.uncorrectable",
+    CORRUPTED,
+    "clock.event_reasons.load",
 )
+BAD_IN_ANY_RUN = (CORRUPTED,)
+"""Counts of what must never be: one run that found some is enough, whatever the others could not tell."""
+
+
+def _low(reading: Reading) -> float:
+    return float(reading.value)
+
+
+WORST: dict[str, Callable[[Reading], float]] = {
+    "pcie.link.generation": _low,
+    "pcie.link.width": _low,
+    SLOT: _low,
+    "pcie.path.bandwidth": _low,
+    CORRUPTED: lambda reading: -float(reading.value),
+    "clock.event_reasons.load": lambda reading: float(reading.value == copy_link.GOOD_REASONS),
+}
+"""Metrics of which the worst run counts and not the first -> what is smallest in that run."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from pytest_gpuready.model import Watch
 from pytest_gpuready.model.agent_doc import WatchDoc
-from pytest_gpuready.parse.kernel_log import normal_bdf, xids
+from pytest_gpuready.parse.kernel_log import normal_bdf, sxids, xids
+from pytest_gpuready.probes.kernel_events import name
 
 SERIES = ("power_w", "sm_mhz", "temperature_c", "memory_temperature_c", "generation", "width")
 FACTS = {
@@ -28,15 +29,18 @@ REASONS = {
 """Clock event reasons that are worth a word; idle and the power cap are not."""
 
 
-def under_load(doc: WatchDoc, column: str, kinds: Sequence[str]) -> list[float]:
+def under_load(doc: WatchDoc, column: str, kinds: Sequence[str], *, from_the_start: bool = False) -> list[float]:
     """Values of a column from samples that lie wholly inside the phases of these names.
 
-    `t` is taken after the readings, so the first period of a phase is left out: it may hold a reading from before.
+    `t` is taken after the readings, so the first period of a phase is left out unless `from_the_start`: it may hold a
+    reading from before. A column that is not there has no values.
     """
-    spans = [(start + doc.period_s, end) for name, start, end in doc.phases if name in kinds]
+    skipped = 0.0 if from_the_start else doc.period_s
+    spans = [(start + skipped, end) for name, start, end in doc.phases if name in kinds]
+    times = doc.samples.get("t", [])
     return [
         value
-        for t, value in zip(doc.samples.get("t", []), doc.samples.get(column, []), strict=True)
+        for t, value in zip(times, doc.samples.get(column) or [None] * len(times), strict=True)
         if t is not None and value is not None and any(start <= t <= end for start, end in spans)
     ]
 
@@ -46,15 +50,29 @@ def watch(docs: Sequence[WatchDoc], bdf: str, facts: dict[str, str]) -> Watch:
 
     `facts` are further lines for people, put behind those of the samples.
     """
-    numbers = [x.number for doc in docs for x in xids(doc.log) if x.hardware and x.bdf in (same_function(bdf), "")]
+    numbers = [x.number for doc in docs for x in xids(doc.log) if x.hardware]
     times, series = _series(docs[0]) if docs else ((), {})
     return Watch(
         hardware_xids=tuple(numbers),
+        log_alarms=tuple(dict.fromkeys(said for doc in docs for said in log_alarms(doc, bdf))),
         uncorrected_ecc=sum(max(0, _growth(doc, "ecc_uncorrected_volatile") or 0) for doc in docs),
         facts={**_facts(docs), **facts},
         times_s=times,
         series=series,
     )
+
+
+def log_alarms(doc: WatchDoc, bdf: str) -> list[str]:
+    """Hardware Xids of any GPU and fatal SXids in the window, each once and with whose it is.
+
+    GPUs of a node share power, fabric and driver: what was measured while another one broke is not trusted either.
+    """
+    found = []
+    for xid in xids(doc.log):
+        if xid.hardware:
+            found.append(name(xid) + (" (another GPU)" if xid.bdf not in (same_function(bdf), "") else ""))
+    found += [f"fatal {name(event)}" for event in sxids(doc.log) if event.fatal]
+    return list(dict.fromkeys(found))
 
 
 def same_function(bdf: str) -> str:

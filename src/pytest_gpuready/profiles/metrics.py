@@ -92,6 +92,8 @@ METRICS: dict[str, Metric] = {
     "pcie.errors.lane": _gpu("Lane errors.", "per TB"),
     "pcie.aer.correctable": _gpu("Correctable AER errors on the path.", "per TB"),
     "pcie.aer.uncorrectable": _gpu("Uncorrectable AER errors on the path while data moved."),
+    "pcie.copies.corrupted": _gpu("Copied bytes that did not arrive as they were sent."),
+    "clock.event_reasons.load": _word("Clock-event reasons beyond the benign ones while data moved."),
 }
 
 UNITS: tuple[str, ...] = tuple(sorted({m.unit for m in METRICS.values() if m.unit}))
