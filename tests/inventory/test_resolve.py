@@ -369,8 +369,21 @@ def test_what_the_site_file_says_against_the_profile_is_an_error(site_of: SiteOf
     assert "site.yaml line 5 $.exclude[0].clause: expected a clause of the profile l40s, found 'NVL-66'" in lines[0]
     assert "site.yaml line 3 $.nodes.a.nvlink: expected nvlink: none, found full: L40S (l40s) has no NVLink" in lines[1]
     everything = "".join(f"  - {{clause: {c.id}, reason: x}}\n" for c in H200.clauses)
-    with pytest.raises(InventoryError, match="expected a required clause of level 1 to remain"):
+    with pytest.raises(InventoryError) as caught:
         choose_profile(site_of("site: 1\nexclude:\n" + everything), "h200-sxm", {})
+    for level in (1, 2):
+        says = f"$.exclude: expected a required clause with a limit to remain at level {level}, found all excluded"
+        assert says in str(caught.value)
+
+
+def test_no_level_is_excluded_as_a_whole(site_of: SiteOf) -> None:
+    """All promises of level 2 taken out is an error that names it; one of them kept is enough."""
+    must = [c.id for c in H200.clauses if c.level == 2 and c.required and c.limit and not c.not_applicable]
+    out = "".join(f"  - {{clause: {clause}, reason: x}}\n" for clause in must)
+    with pytest.raises(InventoryError, match=r"line 2 .*to remain at level 2, found all excluded; keep one"):
+        choose_profile(site_of("site: 1\nexclude:\n" + out), "h200-sxm", {})
+    kept = out.replace(f"  - {{clause: {must[-1]}, reason: x}}\n", "")
+    assert choose_profile(site_of("site: 1\nexclude:\n" + kept), "h200-sxm", {})
 
 
 def test_the_look_for_the_gpus_cannot_be_excluded(site_of: SiteOf) -> None:

@@ -77,8 +77,24 @@ def test_a_sound_clause_has_no_findings(tmp_path: Path) -> None:
         (clause("").replace("action: look", 'action: "reseat {module"'), "$.clauses.A-1.action: expected braces in pairs"),
         (clause("").replace("action: look", 'action: "reseat {module:>999}"'), "found '{module:>999}'"),
         (clause("").replace("action: look", 'action: "reseat {module!r}"'), "found '{module!r}'"),
-        (clause("", "required: false"), "line 5 $.clauses: expected a required clause at level 2, found none"),
-        (clause("", "not_applicable: no bus"), "$.clauses: expected a required clause at level 2, found none"),
+        (clause("", "required: false"), "line 5 $.clauses: expected a required clause with a limit at level 2, found none"),
+        (clause("", "not_applicable: no bus"), "$.clauses: expected a required clause with a limit at level 2, found none"),
+        (clause(""), "$.clauses: expected a required clause with a limit at level 2, found none; nothing would have to pass"),
+        (clause("", "not_applicable: ' '"), "$.clauses.A-1.not_applicable: expected why this model has no such thing, found nothing; say it"),
+        (clause("", "not_applicable: '\u200b'"), "$.clauses.A-1.not_applicable: expected why this model has no such thing, found nothing"),
+        (clause(f"at_least: 5, ceiling: 63, ceiling_reason: '\u200b', unit: GB/s, {SOURCE}"), "expected 10 to 100 % of the ceiling 63, found 5"),
+        (clause(f"at_least: 0, unit: MiB, {SOURCE}", metric="gpu.memory.total", unit="MiB"), "$.clauses.A-1.limit.at_least: expected more than 0, found 0: it cannot fail; correct it"),
+        (clause(f"at_least: -1, {SOURCE}", metric="nvlink.links.active", unit='""'), "$.clauses.A-1.limit.at_least: expected more than 0, found -1: it cannot fail; correct it"),
+        (clause(f"at_most: -1, {SOURCE}", metric="xid.hardware", unit='""'), "$.clauses.A-1.limit.at_most: expected 0 or more, found -1: it cannot pass; correct it"),
+        (clause(f"at_most: 1000001, {SOURCE}", metric="xid.hardware", unit='""'), "$.clauses.A-1.limit.at_most: expected at most 1000000 on a count, found 1000001: it cannot fail; correct it or say ceiling_reason"),
+        (clause(f"at_most: 1e9, unit: per TB, {SOURCE}", metric="pcie.replays", unit="per TB"), "$.clauses.A-1.limit.at_most: expected at most 1000000 on a count, found 1000000000: it cannot fail"),
+        (clause(f"at_most: 18, {SOURCE}", metric="nvlink.links.active", unit='""'), "$.clauses.A-1.limit.at_most: expected at_least (nvlink.links.active is the better the more), found at_most: nothing at all would pass"),
+        (clause(f"equals: 0, {SOURCE}", metric="nvlink.links.active", unit='""'), "$.clauses.A-1.limit.equals: expected more than 0, found 0: nothing at all would pass"),
+        (clause(f"uniform: true, {SOURCE}", metric="ecc.mode", unit='""'), "$.clauses.A-1.limit.uniform: expected uniform on gpu.vbios, gpu.inforom.image, nvlink.version alone, found it on ecc.mode: all wrong alike would pass; say which value"),
+        (clause(f"uniform: true, {SOURCE}", metric="ecc.uncorrected.volatile", unit='""'), "found it on ecc.uncorrected.volatile: all wrong alike would pass"),
+        (clause(f"equals: enabeld, {SOURCE}", metric="ecc.mode", unit='""'), "$.clauses.A-1.limit.equals: expected one of enabled, disabled for ecc.mode, found 'enabeld' (did you mean 'enabled'?); correct it"),
+        (clause(f"equals: absent, {SOURCE}", metric="gpu.present", unit='""'), "$.clauses.A-1.limit.equals: expected on the bus and answered by NVML for gpu.present, found 'absent'"),
+        (clause(f"equals: corrupted, {SOURCE}", metric="inforom.valid", unit='""'), "$.clauses.A-1.limit.equals: expected valid for inforom.valid, found 'corrupted'"),
         (clause("").replace("level: 2", "level: 5"), "$.clauses.A-1.level: expected 1 to 4, found 5"),
         (clause("").replace("per: gpu", "per: node"), "$.clauses.A-1.per: expected gpu (pcie.h2d.bandwidth is measured per gpu), found node"),
         (clause("").replace("suite: pcie_link, ", ""), "$.clauses.A-1: expected the key 'suite', found none"),
@@ -102,6 +118,31 @@ def test_each_rule_turns_red(tmp_path: Path, text: str, says: str) -> None:
 def test_a_low_limit_with_a_reason_loads(tmp_path: Path) -> None:
     """A limit far under physics is possible where the profile says why."""
     assert lines(tmp_path, clause(f"at_least: 5, ceiling: 63, ceiling_reason: shared slot, unit: GB/s, {SOURCE}")) == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "metric", "unit"),
+    [
+        ("at_least: -5, unit: C", "temperature.gpu.margin", "C"),
+        ("at_most: 1000000", "xid.hardware", '""'),
+        ("at_most: 2000000, ceiling_reason: a board known to count so", "ecc.corrected.volatile", '""'),
+        ("equals: enabled", "mig.mode", '""'),
+        ("equals: exclusive process", "compute.mode", '""'),
+        ("uniform: true", "nvlink.version", '""'),
+        ("equals: 12", "nvlink.links.active", '""'),
+    ],
+)
+def test_what_may_be_meant_loads(tmp_path: Path, limit: str, metric: str, unit: str) -> None:
+    """Margins below zero, settings other than ours and large counts with a reason are the agreement of the two."""
+    assert lines(tmp_path, clause(f"{limit}, {SOURCE}", metric=metric, unit=unit)) == []
+
+
+def test_every_level_has_something_that_must_pass(tmp_path: Path) -> None:
+    """A child that takes every promise of level 2 away is told which level has nothing left."""
+    level2 = [c for c in profiles.load("h200-sxm").clauses if c.level == 2]
+    taken = "".join(f'  {c.id}: {{required: false, gate: false, headline: ""}}\n' for c in level2)
+    (found,) = lines(tmp_path, OWN + taken)
+    assert found.endswith("expected a required clause with a limit at level 2, found none; nothing would have to pass")
 
 
 def test_all_findings_come_in_one_pass(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ endpoints: a file that names DCGM or one of these does not load, so nobody belie
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +17,7 @@ from msgspec import Meta
 
 from pytest_gpuready.errors import InventoryError
 from pytest_gpuready.inventory.found import bdf_of
-from pytest_gpuready.model import Profile
+from pytest_gpuready.model import Clause, Profile
 from pytest_gpuready.parse.yaml_file import Finding, Path_, YamlFile, nearest, one_line, read_yaml, shown
 from pytest_gpuready.parse.yaml_shape import shape_findings, to_struct
 
@@ -186,11 +187,15 @@ def contradictions(site: Site, profile: Profile) -> tuple[str, ...]:
             says = f"expected nvlink: none, found full: {profile.title} ({profile.name}) has no NVLink; correct one"
             lines.append(site.wrong(("nodes", node.name, "nvlink"), says))
     out = {excluded.clause for excluded in site.exclude}
-    lowest = profile.up_to(min(clause.level for clause in profile.clauses))
-    if out and not any(c.required and not c.not_applicable and c.id not in out for c in lowest):
-        says = f"expected a required clause of level {lowest[0].level} to remain, found all excluded; keep one"
-        lines.append(site.wrong(("exclude",), says))
+    for level in sorted({clause.level for clause in profile.clauses}) if out else ():
+        if not any(_must_pass(clause, out) for clause in profile.clauses if clause.level == level):
+            says = f"expected a required clause with a limit to remain at level {level}, found all excluded; keep one"
+            lines.append(site.wrong(("exclude",), says))
     return tuple(lines)
+
+
+def _must_pass(clause: Clause, out: Collection[str]) -> bool:
+    return clause.required and clause.limit is not None and not clause.not_applicable and clause.id not in out
 
 
 def level_unknown(site: Site, profile: Profile) -> str:

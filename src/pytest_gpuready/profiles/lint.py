@@ -1,21 +1,20 @@
 """Rules that a profile must keep beyond its shape; all findings of one pass, each with its line.
 
-What is asked for: every limit has a source, the unit of its metric and a place below physics; every clause can be
-measured, and whoever reads a failing one is told what to do.
+What is asked for: every clause can be measured, every level has something that must pass, and whoever reads a failing
+clause is told what to do. The rules of a limit itself are in `lint_limit`.
 """
 
 from __future__ import annotations
 
-import datetime
 import string
 from typing import Any
 
-from pytest_gpuready.parse.yaml_file import nearest, nearest_word, shown
+from pytest_gpuready.parse.yaml_file import nearest, nearest_word, says_something, shown
+from pytest_gpuready.profiles.lint_limit import limit_rules
 from pytest_gpuready.profiles.merge import Merged
 from pytest_gpuready.profiles.metrics import METRICS, UNITS, Metric
 
 PLACEHOLDERS = ("node", "gpu", "module", "bdf", "upstream")
-BOUNDS = ("at_least", "at_most", "equals", "uniform")
 
 
 def lint(merged: Merged) -> None:
@@ -37,13 +36,13 @@ def _head(merged: Merged) -> None:
             ("nvswitch",), "expected nvlink: true beside nvswitch: true, found nvlink: false; correct one"
         )
     levels = [entry["level"] for entry in merged.clauses.values() if "level" in entry]
-    promised = [
+    promised = {
         entry["level"]
         for entry in merged.clauses.values()
-        if "level" in entry and entry.get("required", True) and not entry.get("not_applicable", "")
-    ]
-    if levels and min(levels) not in promised:
-        says = f"expected a required clause at level {min(levels)}, found none; nothing would have to pass"
+        if "level" in entry and "limit" in entry and entry.get("required", True) and not entry.get("not_applicable")
+    }
+    for level in sorted(set(levels) - promised):
+        says = f"expected a required clause with a limit at level {level}, found none; nothing would have to pass"
         merged.head_finding(("clauses",), says)
     if not merged.clauses:
         merged.head_finding(("clauses",), "expected at least one clause, found none; add one, or say extends: base")
@@ -77,7 +76,9 @@ def _clause(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
     _role(merged, clause, entry)
     _action(merged, clause, entry)
     if "limit" in entry:
-        _limit(merged, clause, entry, metric)
+        limit_rules(entry["limit"], entry, metric, lambda at, says: merged.finding(clause, ("limit", *at), says))
+        if metric:
+            _unit(merged, clause, ("limit", "unit"), metric)
 
 
 def _metric(merged: Merged, clause: str, entry: dict[str, Any], metric: Metric) -> None:
@@ -109,14 +110,17 @@ def _role(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
         say = " and ".join(promises[key] for key in kept)
         says = f"expected no {' and no '.join(kept)} on a clause that is not required, found required: false"
         merged.finding(clause, (kept[0],), f"{says}; say {say} beside it", against="required")
-    if entry.get("not_applicable", "") and "limit" in entry:
+    why = entry.get("not_applicable", "")
+    if why and not says_something(why):
+        merged.finding(clause, ("not_applicable",), "expected why this model has no such thing, found nothing; say it")
+    if why and "limit" in entry:
         says = 'expected no limit beside not_applicable, found both; drop one (a child may say not_applicable: "")'
         merged.finding(clause, ("limit",), says)
 
 
 def _action(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
     action = entry.get("action", "")
-    if "limit" in entry and not action.strip():
+    if "limit" in entry and not says_something(action):
         merged.finding(
             clause, ("limit",), "expected an action beside a limit, found none; say what to do when it fails"
         )
@@ -130,82 +134,3 @@ def _action(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
             known = ", ".join(f"{{{p}}}" for p in PLACEHOLDERS)
             found = shown("{" + name + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}")
             merged.finding(clause, ("action",), f"expected one of {known}, found {found}; correct it")
-
-
-def _limit(merged: Merged, clause: str, entry: dict[str, Any], metric: Metric | None) -> None:
-    limit = entry["limit"]
-
-    def wrong(steps: tuple[str, ...], says: str) -> None:
-        merged.finding(clause, ("limit", *steps), says)
-
-    _source(limit, wrong)
-    given = [name for name in BOUNDS if name in limit and limit[name] is not False]
-    if len(given) != 1:
-        found = " and ".join(given) or "none"
-        wrong((), f"expected exactly one of {', '.join(BOUNDS)}, found {found}; keep one")
-    if "uniform" in given and entry.get("per") == "node":
-        wrong(
-            ("uniform",), "expected uniform on a clause per gpu, found it per node; there are no peers to compare with"
-        )
-    if metric:
-        _unit(merged, clause, ("limit", "unit"), metric)
-        _kind(limit, metric, entry["metric"], wrong)
-    if "marginal" in limit:
-        _marginal(limit, wrong)
-    if "ceiling" in limit:
-        _ceiling(limit, wrong)
-    elif metric and metric.unit == "GB/s":
-        wrong((), "expected a ceiling on a bandwidth limit, found none; say what physics allows")
-
-
-def _source(limit: dict[str, Any], wrong: Any) -> None:
-    source = limit.get("source")
-    if source is None:
-        wrong((), "expected a source, found none; say where this limit comes from (kind and cite)")
-        return
-    date = source.get("date", "")
-    if source["kind"] == "baseline" and not (date and source.get("sample", 0)):
-        wrong(
-            ("source",), "expected date and sample on a baseline, found not both; say when and on how many it was taken"
-        )
-    if date:
-        try:
-            datetime.date.fromisoformat(date if len(date) == 10 else "")
-        except ValueError:
-            wrong(("source", "date"), f"expected a date like 2026-11-30, found {shown(date)}; correct it")
-
-
-def _kind(limit: dict[str, Any], metric: Metric, name: str, wrong: Any) -> None:
-    """Word metrics meet words, numbers meet numbers; anything else could never be judged."""
-    for bound in ("at_least", "at_most"):
-        if metric.word and bound in limit:
-            wrong((bound,), f"expected equals or uniform ({name} is a word), found {bound}; correct it")
-    if "equals" in limit and isinstance(limit["equals"], str) is not metric.word:
-        wanted = "a word (put it in quotes)" if metric.word else "a number"
-        wrong(("equals",), f"expected {wanted} for {name}, found {shown(limit['equals'])}; correct it")
-
-
-def _marginal(limit: dict[str, Any], wrong: Any) -> None:
-    marginal = limit["marginal"]
-    if "at_least" in limit and marginal <= limit["at_least"]:
-        wrong(("marginal",), f"expected more than at_least {limit['at_least']:g}, found {marginal:g}; correct one")
-    if "at_most" in limit and marginal >= limit["at_most"]:
-        wrong(("marginal",), f"expected less than at_most {limit['at_most']:g}, found {marginal:g}; correct one")
-    if "at_least" not in limit and "at_most" not in limit:
-        wrong(("marginal",), "expected at_least or at_most beside marginal, found neither; drop it")
-
-
-def _ceiling(limit: dict[str, Any], wrong: Any) -> None:
-    ceiling = limit["ceiling"]
-    if ceiling <= 0:
-        wrong(("ceiling",), f"expected a number above 0, found {ceiling:g}; correct it")
-        return
-    for name in ("at_least", "at_most", "equals", "marginal"):
-        bound = limit.get(name)
-        if not isinstance(bound, (int, float)) or limit.get("ceiling_reason", "").strip():
-            continue
-        if not 0.1 * ceiling <= bound <= ceiling:
-            wrong(
-                (name,),
-                f"expected 10 to 100 % of the ceiling {ceiling:g}, found {bound:g}; correct it or say ceiling_reason",
-            )

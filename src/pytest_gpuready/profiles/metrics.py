@@ -97,3 +97,45 @@ METRICS: dict[str, Metric] = {
 }
 
 UNITS: tuple[str, ...] = tuple(sorted({m.unit for m in METRICS.values() if m.unit}))
+
+WORDS: dict[str, tuple[str, ...]] = {
+    "gpu.present": ("on the bus and answered by NVML",),
+    "inforom.valid": ("valid",),
+    "driver.agreement": ("agree",),
+    "ecc.mode": ("enabled", "disabled"),
+    "recovery.action": ("none",),
+    "mig.mode": ("enabled", "disabled"),
+    "compute.mode": ("default", "exclusive thread", "exclusive process", "prohibited"),
+    "persistence.mode": ("enabled", "disabled"),
+    "clock.locked": ("unlocked", "locked by application clocks"),
+    "clock.event_reasons": ("none but benign",),
+    "clock.event_reasons.load": ("none but benign",),
+    "fabric.state": ("completed", "not supported"),
+    "nouveau.loaded": ("not loaded",),
+}
+"""Metric -> the words that a clause may ask for: of a setting every state that the probe can say, of health the good
+ones alone. Word metrics that are not in here are identities, whose words are the hardware's own."""
+
+UNIFORM: tuple[str, ...] = ("gpu.vbios", "gpu.inforom.image", "nvlink.version")
+"""Identities that may be asked to be the same on all GPUs of a node; anything else that is wrong alike is wrong."""
+
+MORE_IS_BETTER: frozenset[str] = frozenset(
+    {
+        "gpu.memory.total",
+        "power.limit.default",
+        "temperature.gpu.margin",
+        "temperature.memory.margin",
+        "nvlink.links.active",
+        "nvlink.speed",
+        "nvlink.topology",
+        "pcie.link.generation",
+        "pcie.link.width",
+        "pcie.slot.generation",
+        "pcie.path.bandwidth",
+        "pcie.h2d.bandwidth",
+        "pcie.d2h.bandwidth",
+        "pcie.bidirectional.bandwidth",
+        "pcie.h2d.concurrent",
+    }
+)
+"""Metrics of which a part that has nothing at all would keep an upper limit."""
