@@ -107,6 +107,18 @@ def test_bytes_arrive(measured, require):
     require(measured)
 
 
+@pytest.mark.clause("PCIE-18")
+def test_xids_after_the_load(measured, require):
+    """No hardware Xid of any GPU stands in the kernel log after the load."""
+    require(measured)
+
+
+@pytest.mark.clause("PCIE-19")
+def test_sxids_after_the_load(measured, require):
+    """No fatal SXid stands in the kernel log after the load."""
+    require(measured)
+
+
 @pytest.mark.clause("PCIE-20")
 def test_clock_events_under_load(measured, require):
     """No heat, hardware slowdown or power brake holds the clocks while data moves."""

@@ -14,6 +14,7 @@ from pytest_gpuready.agent import copies as module
 from pytest_gpuready.agent.copies import copies, together
 from pytest_gpuready.agent.copy_flow import Plan
 from pytest_gpuready.agent.cuda_driver import Cuda
+from pytest_gpuready.model.agent_doc import KernelLog
 
 GPU, OTHER = "0000:19:00.0", "0000:1a:00.0"
 PLAN = Plan(size_bytes=2**18 + 3, seconds=0.01, patience_s=10.0)
@@ -46,6 +47,22 @@ def test_each_direction_has_the_rate_of_its_link(driver):
     assert all(copy.moved_bytes % PLAN.size_bytes == 0 and copy.moved_bytes > 0 for copy in doc.copies)
     assert [name for name, _, _ in doc.watch.phases] == ["h2d", "d2h", "bidirectional"]
     assert doc.cuda_device == "stand-in GPU"
+
+
+def test_the_kernel_log_is_read_when_the_copies_have_ended(driver):
+    """The log since boot is in the document, read after the last copy, also where the copies came to nothing."""
+    copied = []
+
+    def log():
+        copied.append(sum(call.startswith("cuMemcpy") for call in driver.calls))
+        return KernelLog(source="made up", complete=True, total_lines=5)
+
+    nowhere = {"plan": PLAN, "cuda": lambda: Cuda(driver), "sysfs": Path("/nowhere"), "log": log}
+    assert copies(GPU, **nowhere).log_after.source == "made up"
+    assert together([GPU, OTHER], **nowhere).log_after.total_lines == 5
+    assert 0 < copied[0] < copied[1] == sum(call.startswith("cuMemcpy") for call in driver.calls)
+    driver.results["cuInit"] = 802
+    assert copies(GPU, **nowhere).log_after.source == "made up"
 
 
 def test_memory_is_given_back(driver):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 import types
 from pathlib import Path
 
@@ -132,7 +133,7 @@ def test_without_nvml_there_is_no_reading_and_a_reason():
     readings = Readings(BDF)
     assert not readings.alive
     assert readings.errors == {"nvml": "LibraryNotFound"}
-    with Watch(BDF, readings=readings, kmsg=Path("/nowhere/kmsg")) as watch:
+    with Watch(BDF, readings=readings, kmsg=Path("/nowhere/kmsg"), journal=("gpuready-no-such-journal",)) as watch:
         pass
     doc = watch.doc()
     assert doc.before == doc.after == {}
@@ -208,6 +209,34 @@ def test_lost_records_are_said_and_the_rest_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr("pytest_gpuready.agent.watch.os.read", read)
     assert len(window.read()) == 2
     assert window.problem == f"{tmp_path / 'kmsg'}: records were lost, overwritten before they were read"
+
+
+def journal(path):
+    """A program that prints this file as the journal would."""
+    return (sys.executable, "-c", "import sys; print(open(sys.argv[1]).read(), end='')", str(path))
+
+
+def test_without_kmsg_the_journal_gives_the_window(tmp_path):
+    """Where /dev/kmsg may not be read, what the journal has got since belongs to the window, and nothing is amiss."""
+    text = tmp_path / "journal"
+    text.write_text("[    0.000000] h kernel: Linux version 6.1\n[    5.000000] h kernel: NVRM: before\n")
+    window = KernelWindow(tmp_path / "none", journal(text))
+    window.open()
+    assert window.problem
+    with text.open("a") as more:
+        more.write("[    6.500000] h kernel: NVRM: Xid (PCI:0000:19:00): 48, pid=2, DBE\n")
+    assert [(line.t, line.text) for line in window.read()] == [(6.5, "NVRM: Xid (PCI:0000:19:00): 48, pid=2, DBE")]
+    assert window.problem == ""
+
+
+def test_a_journal_that_is_not_whole_gives_no_window(tmp_path):
+    """A journal that lost its beginning cannot stand for /dev/kmsg: that the log was not read is said."""
+    text = tmp_path / "journal"
+    text.write_text("[    5.000000] h kernel: NVRM: before\n")
+    window = KernelWindow(tmp_path / "none", journal(text))
+    window.open()
+    assert window.read() == []
+    assert window.problem == f"{tmp_path / 'none'}: No such file or directory"
 
 
 def test_a_window_larger_than_is_read_says_so(tmp_path, monkeypatch):

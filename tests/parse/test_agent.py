@@ -214,3 +214,16 @@ def test_a_kind_of_copy_that_is_there_twice() -> None:
     one = CopyDoc(kind="h2d", gb_per_s=55.0, repeats=[55.0], size_bytes=1, moved_bytes=1, verified=True)
     with pytest.raises(ParseError, match="every kind of copy once, found 'h2d' more than once"):
         copies_doc(result(line(CopiesDoc(bdf="0000:19:00.0", copies=[one, one]), "copies")))
+
+
+def test_a_log_after_the_copies_is_read_whole() -> None:
+    """A kernel log that leaves out what it must say is refused; copies without one, or without a watch, are read."""
+    whole = CopiesDoc(bdf="0000:19:00.0", log_after=KernelLog(source="/dev/kmsg", complete=True, total_lines=9))
+    assert copies_doc(result(line(whole, "copies"))) == whole
+    raw = msgspec.to_builtins(whole)
+    del raw["log_after"]["lines"]
+    with pytest.raises(ParseError, match="expected 'lines' of 'log_after' in a CopiesDoc"):
+        copies_doc(result(line(raw, "copies")))
+    for field in ("log_after", "watch"):
+        del raw[field]
+        assert copies_doc(result(line(raw, "copies"))).log_after is None

@@ -25,6 +25,7 @@ from pytest_gpuready.model.agent_doc import (
     AerDoc,
     CopiesDoc,
     CopyDoc,
+    KernelLog,
     LogLine,
     PciBridge,
     PciLink,
@@ -75,6 +76,11 @@ def watch(after: dict | None = None, generation=(5,) * 20, width=(16,) * 20, **m
     return WatchDoc(period_s=0.1, before=before, after={**before, **(after or {})}, samples=samples, **more)
 
 
+def log(*texts: str, **more) -> KernelLog:
+    lines = [LogLine(t=20.0 + i, text=text) for i, text in enumerate(texts)]
+    return KernelLog(**{"source": "/dev/kmsg", "complete": True, "total_lines": 900, "lines": lines, **more})
+
+
 def bridge(bdf: str, speed: float | None, width: int | None) -> PciBridge:
     return PciBridge(bdf=bdf, link=PciLink(speed_gt_per_s=speed, width=width))
 
@@ -89,6 +95,7 @@ def document(**more) -> CopiesDoc:
         "pcie_generation_max_device": 5,
         "cpus": "0-31",
         "numa_node": 0,
+        "log_after": log(),
         **more,
     }
     return CopiesDoc(bdf=BDF, **more)
@@ -132,6 +139,8 @@ def test_a_healthy_gpu_answers_every_metric():
         "pcie.aer.correctable": (0.0, "per TB"),
         "pcie.aer.uncorrectable": (0, ""),
         "pcie.copies.corrupted": (0, ""),
+        "xid.hardware.after": (0, ""),
+        "sxid.fatal.after": (0, ""),
         "clock.event_reasons.load": ("none but benign", ""),
     }
     stdout = result(document()).stdout
@@ -435,7 +444,66 @@ def test_alarms_of_every_run_reach_the_watch():
     )
     assert seen.uncorrected_ecc == 2
     assert seen.alarm.startswith("Xid 48 double-bit ECC error on 0000:19:00.0, Xid 79")
-    assert "in the kernel log meanwhile; 2 uncorrected ECC errors meanwhile" in seen.alarm
+    assert "in the kernel log; 2 uncorrected ECC errors meanwhile" in seen.alarm
+
+
+OWN = "NVRM: Xid (PCI:0000:19:00): 48, pid=7, name=python, DBE"
+OTHERS = "NVRM: Xid (PCI:0000:2a:00): 79, GPU has fallen off the bus."
+SWITCH = "nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
+QUIET = (
+    "NVRM: Xid (PCI:0000:19:00): 31, pid=1, name=x, MMU Fault",
+    "nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 12028, Non-fatal, Link 1",
+)
+
+
+def test_the_log_is_read_once_more_after_the_load():
+    """Hardware Xids of any GPU and fatal SXids in the log after the copies are counted and named."""
+    answers = read(document(log_after=log(OWN, OTHERS, SWITCH, *QUIET)))
+    xid, sxid = answers["xid.hardware.after"], answers["sxid.fatal.after"]
+    assert (xid.value, sxid.value) == (2, 1)
+    assert "Xid 79 GPU has fallen off the bus on 0000:2a:00.0 at 21.0 s" in xid.detail
+    assert sxid.detail == "SXid 20034 on NVSwitch 0000:85:00.0 link 30 at 22.0 s"
+    assert read(document(log_after=log(*QUIET)))["xid.hardware.after"].value == 0
+
+
+def test_events_count_whatever_else_is_missing():
+    """An Xid counts in a log with gaps, in a document that is doubtful, and in the watch where nobody read the log."""
+    for changed in (
+        {"log_after": log(OWN, complete=False)},
+        {"log_after": log(OWN), "problem": "cuMemcpyHtoDAsync: CUDA_ERROR_ECC_UNCORRECTABLE", "copies": []},
+        {"log_after": None, "watch": watch(log=[LogLine(t=20.0, text=OWN)])},
+        {"log_after": log(OWN), "watch": watch(log=[LogLine(t=20.0, text=OWN)])},
+    ):
+        assert read(document(**changed))["xid.hardware.after"].value == 1
+    runs = [document(), document(log_after=log(OWN)), result("", exit_code=None, timed_out=True)]
+    assert (read(*runs)["xid.hardware.after"].value, read(*runs)["xid.hardware.after"].repeats) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"log_after": None}, "expected the kernel log after the copies, found none in the document"),
+        ({"log_after": log(complete=False)}, "with gaps or without their beginning"),
+        ({"log_after": log(total_lines=0)}, "found 0 lines from /dev/kmsg"),
+        ({"log_after": log(problem="/dev/kmsg: Operation not permitted")}, "found: /dev/kmsg: Operation not permitted"),
+        ({"problem": "cuInit: nothing", "copies": []}, "cuInit: nothing"),
+    ],
+)
+def test_no_event_is_believed_of_a_whole_log_only(changed, says):
+    """Without the log since boot, or in a document that stopped half way, nobody knows that there was no event."""
+    answers = read(document(**changed))
+    for metric in ("xid.hardware.after", "sxid.fatal.after"):
+        assert isinstance(answers[metric], Problem)
+        assert says in answers[metric].says
+
+
+def test_a_log_that_can_never_be_read_costs_its_own_clauses_only():
+    """Where no source shows the kernel log after the copies either, copies keep their numbers and the log has none."""
+    nowhere = "/dev/kmsg: Operation not permitted"
+    answers = read(document(watch=watch(log_problem=nowhere), log_after=log(problem=nowhere, complete=False)))
+    unmeasured = {name for name, answer in answers.items() if isinstance(answer, Problem)}
+    assert unmeasured == {"xid.hardware.after", "sxid.fatal.after"}
+    assert answers["pcie.h2d.bandwidth"].watch.facts["kernel log"] == f"not read: {nowhere}"
 
 
 def test_what_the_watch_could_not_read_is_said():
@@ -474,9 +542,27 @@ def together(*docs):
 
 def test_together_answers_for_every_slot():
     """Each found GPU has its own rate, and a slot without a GPU says that it was not found."""
-    first, second, empty = together(TogetherDoc(gb_per_s={BDF: 50.0, "0000:2a:00.0": 26.0}, seconds=3.0))
+    rates = {BDF: 50.0, "0000:2a:00.0": 26.0}
+    first, second, empty = together(TogetherDoc(gb_per_s=rates, seconds=3.0, log_after=log(*QUIET)))
+    assert first.watch.alarm == ""
     assert (first.value, second.value, first.conditions) == (50.0, 26.0, "2 GPUs at the same time")
     assert empty.says == "node01 GPU 2 was not found, so nothing was copied to it"
+
+
+def test_an_xid_after_copies_together_is_an_alarm():
+    """A hardware Xid or fatal SXid in the log afterwards fails the rates of all GPUs, and is said with whose it is."""
+    rates = {BDF: 50.0, "0000:2a:00.0": 26.0}
+    first, second, _ = together(TogetherDoc(gb_per_s=rates, log_after=log(OTHERS, SWITCH)))
+    assert "Xid 79 GPU has fallen off the bus on 0000:2a:00.0 (another GPU), fatal SXid 20034" in first.watch.alarm
+    assert "Xid 79 GPU has fallen off the bus on 0000:2a:00.0, fatal" in second.watch.alarm
+
+
+def test_together_without_a_log_is_not_measured():
+    """Where nobody read the log afterwards there is no rate; a log that cannot be read is said beside it."""
+    rates = {BDF: 50.0, "0000:2a:00.0": 26.0}
+    assert isinstance(together(TogetherDoc(gb_per_s=rates))[0], Problem)
+    unread = together(TogetherDoc(gb_per_s=rates, log_after=log(problem="no kmsg")))[0]
+    assert unread.watch.facts["kernel log"].endswith("found: no kmsg")
 
 
 def test_together_passes_the_problem_on():
@@ -501,6 +587,9 @@ def test_a_document_recorded_on_an_h200_reads():
     recorded = dataclasses.replace(recorded, command=dataclasses.replace(recorded.command, argv=argv))
     answers = read(recorded, virtual="a hypervisor (CPU flag)")
     hidden = {name for name, answer in answers.items() if isinstance(answer, Problem)}
+    after = {"xid.hardware.after", "sxid.fatal.after"}  # recorded before the log was read once more
+    hidden -= after
+    assert all(answers[name].kind is ProblemKind.NOT_MEASURED for name in after)
     assert hidden == {"pcie.path.bandwidth", "pcie.aer.correctable", "pcie.aer.uncorrectable"}
     assert all(answers[name].kind is ProblemKind.HIDDEN for name in hidden)
     assert (answers["pcie.link.generation"].value, answers["pcie.link.width"].value) == (5, 16)

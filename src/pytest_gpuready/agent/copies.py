@@ -18,9 +18,10 @@ from typing import Any
 from pytest_gpuready.agent import aer, host_memory
 from pytest_gpuready.agent.copy_flow import Flow, Plan, median, rates, run, shared_rates, times_s
 from pytest_gpuready.agent.cuda_driver import Cuda, CudaError, CudaGpu, load
+from pytest_gpuready.agent.kernel_log import kernel_log
 from pytest_gpuready.agent.pci import BDF, upward
 from pytest_gpuready.agent.watch import Watch
-from pytest_gpuready.model.agent_doc import CopiesDoc, CopyDoc, PciBridge, TogetherDoc
+from pytest_gpuready.model.agent_doc import CopiesDoc, CopyDoc, KernelLog, PciBridge, TogetherDoc
 
 SHARED_PARTS = 8
 PACKAGES = ("cuda-bindings", "nvidia-ml-py")
@@ -45,8 +46,9 @@ def copies(
     plan: Plan | None = None,
     sysfs: Path = Path("/sys"),
     cuda: Callable[[], Cuda] = load,
+    log: Callable[[], KernelLog] = kernel_log,
 ) -> CopiesDoc:
-    """Host copies of the GPU at a bus address, under the watch."""
+    """Host copies of the GPU at a bus address, under the watch; last of all the kernel log is read once more."""
     if not BDF.fullmatch(bdf):
         return CopiesDoc(bdf=bdf[:40], problem=f"expected a bus address such as 0000:19:00.0, found {bdf[:40]!r}")
     seen = _Seen()
@@ -68,6 +70,7 @@ def copies(
         watch=watch.doc(),
         path=seen.path or upward(sysfs / "bus/pci/devices" / bdf),
         aer=aer.growth(aer_before, aer_after),
+        log_after=log(),
         pcie_generation_max=watch.generation_max,
         pcie_generation_max_device=watch.generation_max_device,
         packages=_packages(),
@@ -177,6 +180,7 @@ def together(
     plan: Plan | None = None,
     sysfs: Path = Path("/sys"),
     cuda: Callable[[], Cuda] = load,
+    log: Callable[[], KernelLog] = kernel_log,
 ) -> TogetherDoc:
     """Host-to-device copies of several GPUs at the same time, one thread a GPU, started on one barrier.
 
@@ -217,8 +221,9 @@ def together(
             problems.setdefault(bdf, f"expected copies to end, found them still under way after {give_up - begun:g} s")
     said = [f"{bdf}: {text}" for bdf, text in sorted(problems.items()) if text]
     if problems:
-        return TogetherDoc(problem="; ".join(said) or f"GPUs were not ready at the same time within {START_S:g} s")
-    return TogetherDoc(gb_per_s=found, seconds=time.monotonic() - begun)
+        why = "; ".join(said) or f"GPUs were not ready at the same time within {START_S:g} s"
+        return TogetherDoc(problem=why, log_after=log())
+    return TogetherDoc(gb_per_s=found, seconds=time.monotonic() - begun, log_after=log())
 
 
 def _down_together(cuda: Cuda, bdf: str, plan: Plan, barrier: threading.Barrier, sysfs: Path) -> float:

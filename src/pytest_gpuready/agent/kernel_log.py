@@ -59,7 +59,7 @@ def kernel_log(kmsg: Path = KMSG, journal: Sequence[str] = JOURNAL) -> KernelLog
     ring = _ring(kmsg)
     if ring.whole and ring.records[0].sequence == 0:
         return _document(ring, complete=True)
-    written = _journal(journal)
+    written = read_journal(journal)
     if written.problem and ring.problem:
         advice = "run as root, or let the container see /dev/kmsg"
         return KernelLog(problem=f"{ring.problem}; {written.problem}; {advice}")
@@ -163,7 +163,7 @@ def _fewer(kept: Sequence[tuple[bool, LogLine]]) -> list[LogLine]:
     return [kept[at][1] for at in sorted(chosen)]
 
 
-class _Source(NamedTuple):
+class Source(NamedTuple):
     """What one source gave. `whole`: from its first record to the end without a gap; `problem` where it gave none."""
 
     name: str
@@ -172,19 +172,19 @@ class _Source(NamedTuple):
     problem: str = ""
 
 
-def _ring(kmsg: Path) -> _Source:
+def _ring(kmsg: Path) -> Source:
     try:
         data, ended = read_kmsg(kmsg)
     except OSError as error:
-        return _Source(str(kmsg), problem=f"{kmsg}: {os.strerror(error.errno or 0)}")
+        return Source(str(kmsg), problem=f"{kmsg}: {os.strerror(error.errno or 0)}")
     records = kmsg_records(data)
     if not records:
-        return _Source(str(kmsg), problem=f"{kmsg} holds no record")
+        return Source(str(kmsg), problem=f"{kmsg} holds no record")
     steps = pairwise(record.sequence for record in records)
-    return _Source(str(kmsg), records, whole=ended and all(b - a <= 1 for a, b in steps))
+    return Source(str(kmsg), records, whole=ended and all(b - a <= 1 for a, b in steps))
 
 
-def _journal(command: Sequence[str]) -> _Source:
+def read_journal(command: Sequence[str]) -> Source:
     """The journal's kernel log of this boot; whole where it starts at the kernel's own first line."""
     import subprocess  # noqa: PLC0415 - rarely needed, and every import counts in the agent
 
@@ -194,23 +194,23 @@ def _journal(command: Sequence[str]) -> _Source:
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE_S, check=False, env=environment
         )
     except FileNotFoundError:
-        return _Source(JOURNAL_NAME, problem=f"{command[0]} not found")
+        return Source(JOURNAL_NAME, problem=f"{command[0]} not found")
     except OSError as error:
-        return _Source(JOURNAL_NAME, problem=f"{command[0]}: {os.strerror(error.errno or 0)}")
+        return Source(JOURNAL_NAME, problem=f"{command[0]}: {os.strerror(error.errno or 0)}")
     except subprocess.TimeoutExpired:
-        return _Source(JOURNAL_NAME, problem=f"{command[0]} gave no answer within {DEADLINE_S:g} s")
+        return Source(JOURNAL_NAME, problem=f"{command[0]} gave no answer within {DEADLINE_S:g} s")
     text = ran.stdout[:LARGEST].decode("utf-8", "replace")
     records = journal_records(text)
     if not records:
         said = ran.stderr.decode("utf-8", "replace").strip().splitlines() or text.strip().splitlines() or ["nothing"]
         problem = f"{command[0]} shows no kernel log (exit {ran.returncode}: {said[-1][:120]!r})"
-        return _Source(JOURNAL_NAME, problem=problem)
+        return Source(JOURNAL_NAME, problem=problem)
     lost = re.search(r"Missed \d+ kernel messages", text) is not None
     ended = ran.returncode == 0 and len(ran.stdout) <= LARGEST
-    return _Source(JOURNAL_NAME, records, whole=ended and "Linux version" in records[0].text and not lost)
+    return Source(JOURNAL_NAME, records, whole=ended and "Linux version" in records[0].text and not lost)
 
 
-def _both(written: _Source, ring: _Source) -> KernelLog:
+def _both(written: Source, ring: Source) -> KernelLog:
     """The journal and the ring together: what both hold once, what one of them holds as well.
 
     Nothing is missing where the journal is whole and goes on until the ring begins, and the ring goes on to the end.
@@ -225,10 +225,10 @@ def _both(written: _Source, ring: _Source) -> KernelLog:
     meet = written.records[-1].t >= ring.records[0].t
     records = sorted((*written.records, *more), key=lambda record: record.t)
     name = f"{JOURNAL_NAME} and {ring.name}" if more else JOURNAL_NAME
-    return _document(_Source(name, records), complete=written.whole and ring.whole and meet)
+    return _document(Source(name, records), complete=written.whole and ring.whole and meet)
 
 
-def _document(source: _Source, *, complete: bool) -> KernelLog:
+def _document(source: Source, *, complete: bool) -> KernelLog:
     records = source.records
     return KernelLog(source=source.name, complete=complete, total_lines=len(records), lines=relevant(records))
 

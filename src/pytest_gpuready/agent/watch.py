@@ -14,12 +14,12 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from pytest_gpuready.agent.kernel_log import DEADLINE_S, KMSG, LARGEST, kmsg_records, relevant
+from pytest_gpuready.agent.kernel_log import DEADLINE_S, JOURNAL, KMSG, LARGEST, kmsg_records, read_journal, relevant
 from pytest_gpuready.agent.watch_readings import COLUMNS, Readings
 from pytest_gpuready.model.agent_doc import LogLine, WatchDoc
 
@@ -30,10 +30,18 @@ MOST_SAMPLES = 20_000
 class Watch:
     """Watches the GPU at a bus address from `with` to the end of it; `doc()` afterwards."""
 
-    def __init__(self, bdf: str, period_s: float = 0.1, *, kmsg: Path = KMSG, readings: Readings | None = None) -> None:
+    def __init__(
+        self,
+        bdf: str,
+        period_s: float = 0.1,
+        *,
+        kmsg: Path = KMSG,
+        journal: Sequence[str] = JOURNAL,
+        readings: Readings | None = None,
+    ) -> None:
         self._readings = readings or Readings(bdf)
         self._period_s = period_s
-        self._log = KernelWindow(kmsg)
+        self._log = KernelWindow(kmsg, journal)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="gpuready-watch", daemon=True)
         self._began = 0.0
@@ -102,10 +110,16 @@ class Watch:
 
 
 class KernelWindow:
-    """Kernel-log lines from `open()` to `read()`. `problem` says why there are none, or that some were lost."""
+    """Kernel-log lines from `open()` to `read()`. `problem` says why there are none, or that some were lost.
 
-    def __init__(self, path: Path) -> None:
+    Where /dev/kmsg may not be read the journal is asked at both ends, and what it has more at the second is the window.
+    """
+
+    def __init__(self, path: Path, journal: Sequence[str] = JOURNAL) -> None:
         self._path = path
+        self._journal = journal
+        self._until = 0.0
+        """The last time in the journal when the window opened."""
         self._handle: int | None = None
         self.problem = ""
 
@@ -116,17 +130,28 @@ class KernelWindow:
             os.lseek(self._handle, 0, os.SEEK_END)
         except OSError as error:
             self.problem = f"{self._path}: {os.strerror(error.errno or 0)}"
+            before = read_journal(self._journal)
+            self._until = before.records[-1].t if before.whole else 0.0
 
     def read(self) -> list[LogLine]:
         """The lines about GPUs and PCIe that were written since; closes the log."""
         if self._handle is None:
-            return []
+            return self._written_since()
         try:
             data = b"" if self.problem else self._drain(self._handle)
         finally:
             os.close(self._handle)
             self._handle = None
         return relevant(kmsg_records(data))
+
+    def _written_since(self) -> list[LogLine]:
+        """What the journal has got since; the problem stays unless it is whole at both ends."""
+        if not self._until:
+            return []
+        after = read_journal(self._journal)
+        if after.whole:
+            self.problem = ""
+        return relevant([record for record in after.records if record.t > self._until])
 
     def _drain(self, handle: int) -> bytes:
         """Everything that is there now. What was lost on the way stands in `problem`; the rest is read all the same."""

@@ -87,13 +87,22 @@ def _bytes_differ(documents: Documents) -> None:
         copies["copies"][-1].update(verified=False, wrong_bytes=4096)
 
 
+def _after_the_copies(text: str) -> Any:
+    def change(documents: Documents) -> None:
+        for copies in documents.copies(BAD):
+            address = documents.bdfs[BAD].rsplit(".", 1)[0]
+            copies["log_after"]["lines"].append({"t": 2000.0, "text": text.format(address=address)})
+
+    return change
+
+
 def _brake_under_load(documents: Documents) -> None:
     for copies in documents.copies(BAD):
         samples = copies["watch"]["samples"]
         samples["reasons"] = [0x80 for _ in samples["reasons"]]
 
 
-_COPIED = tuple(f"PCIE-{n}" for n in (1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 17, 20))
+_COPIED = tuple(f"PCIE-{n}" for n in (1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 17, 18, 19, 20))
 
 FAULTS: tuple[Fault, ...] = (
     Fault(
@@ -220,8 +229,22 @@ FAULTS: tuple[Fault, ...] = (
         says="Bytes do not arrive at one GPU as they were sent.",
         change=_bytes_differ,
         reddens=_here("PCIE-17"),
-        opens=_here(*(f"PCIE-{n}" for n in (*range(1, 8), *range(9, 17), 20))),
+        opens=_here(*(f"PCIE-{n}" for n in (*range(1, 8), *range(9, 17), 18, 19, 20))),
         suspect="4096",
+    ),
+    Fault(
+        name="xid-after-copying",
+        says="A hardware Xid stands in the kernel log when a GPU has copied.",
+        change=_after_the_copies("NVRM: Xid (PCI:{address}): 79, GPU has fallen off the bus."),
+        reddens=_here("PCIE-18"),
+        suspect="79",
+    ),
+    Fault(
+        name="sxid-after-copying",
+        says="A fatal SXid stands in the kernel log when a GPU has copied.",
+        change=_after_the_copies("nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"),
+        reddens=_here("PCIE-19"),
+        suspect="20034",
     ),
     Fault(
         name="power-brake-under-load",

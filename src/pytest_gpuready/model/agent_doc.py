@@ -295,6 +295,8 @@ class CopiesDoc(Wire, frozen=True, kw_only=True):
     path: list[PciBridge] = []
     """Bridges up to the root port, read while data moved."""
     aer: AerDoc | None = None
+    log_after: KernelLog | None = None
+    """The whole kernel log since boot, read when the copies have ended; None where nobody read it."""
     pcie_generation_max: int | None = None
     pcie_generation_max_device: int | None = None
     packages: dict[str, str] = {}
@@ -306,6 +308,8 @@ class TogetherDoc(Wire, frozen=True, kw_only=True):
     problem: str = ""
     gb_per_s: dict[str, float] = {}
     seconds: float = 0.0
+    log_after: KernelLog | None = None
+    """As in `CopiesDoc`."""
 
 
 def encode(*, probe: str, host: str, boot_id: str, data: Any) -> bytes:

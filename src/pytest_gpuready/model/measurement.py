@@ -39,9 +39,9 @@ class Watch:
         said = []
         if self.log_alarms:
             more = f", and {len(self.log_alarms) - 8} more" if len(self.log_alarms) > 8 else ""
-            said.append(", ".join(self.log_alarms[:8]) + f"{more} in the kernel log meanwhile")
+            said.append(", ".join(self.log_alarms[:8]) + f"{more} in the kernel log")
         elif self.hardware_xids:
-            said.append("Xid " + ", ".join(str(x) for x in self.hardware_xids) + " in the kernel log meanwhile")
+            said.append("Xid " + ", ".join(str(x) for x in self.hardware_xids) + " in the kernel log")
         if self.uncorrected_ecc:
             said.append(f"{self.uncorrected_ecc} uncorrected ECC errors meanwhile")
         return "; ".join(said)

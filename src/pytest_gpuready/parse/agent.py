@@ -130,7 +130,8 @@ _ALWAYS: dict[type[Wire], tuple[str, ...]] = {
 _INSIDE: dict[type[Wire], dict[str, type[Wire]]] = {
     NodeDoc: {"kernel_log": KernelLog},
     NvmlDoc: {"gpus": GpuDoc},
-    CopiesDoc: {"watch": WatchDoc},
+    CopiesDoc: {"watch": WatchDoc, "log_after": KernelLog},
+    TogetherDoc: {"log_after": KernelLog},
 }
 
 
@@ -140,7 +141,8 @@ def _missing(raw: Any, kind: type[Wire]) -> str:
         if name not in raw:
             return repr(name)
     for name, inner in _INSIDE.get(kind, {}).items():
-        entries = raw[name] if isinstance(raw[name], list) else [raw[name]]
+        entries = raw.get(name)
+        entries = entries if isinstance(entries, list) else [entries]
         for entry in entries:
             missing = _missing(entry, inner) if entry is not None else ""
             if missing:

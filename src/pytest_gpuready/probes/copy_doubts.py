@@ -39,7 +39,7 @@ def doubt(doc: CopiesDoc) -> str:
         return unsound
     if doc.watch is None:
         return "expected a watch around the copies, found none in the document"
-    return _unwatched(doc.watch, doc.bdf)
+    return _unwatched(doc.watch, doc.bdf, readable=doc.log_after is None or not doc.log_after.problem)
 
 
 def _unsound(copy: CopyDoc) -> str:
@@ -60,9 +60,13 @@ def _unsound(copy: CopyDoc) -> str:
     return ""
 
 
-def _unwatched(seen: WatchDoc, bdf: str) -> str:
-    """What the watch missed. An alarm in what it did read fails the measurements: then nothing is excused."""
-    if log_alarms(seen, bdf):
+def _unwatched(seen: WatchDoc, bdf: str, *, readable: bool) -> str:
+    """What the watch missed. An alarm in what it did read fails the measurements: then nothing is excused.
+
+    Where the kernel log can never be read (`readable` is False) its own clauses say so, and the copies keep their
+    numbers.
+    """
+    if log_alarms(seen.log, bdf):
         return ""
     if ECC not in seen.before or ECC not in seen.after:
         why = seen.errors.get(ECC) or seen.errors.get("sampler") or seen.errors.get("nvml") or "no reading"
@@ -73,6 +77,6 @@ def _unwatched(seen: WatchDoc, bdf: str) -> str:
             f"expected the counter of uncorrected ECC errors to stand or grow, found {before} then {after}: "
             "something reset it"
         )
-    if seen.log_problem:
+    if seen.log_problem and readable:
         return f"the kernel log could not be read meanwhile: {seen.log_problem}"
     return ""

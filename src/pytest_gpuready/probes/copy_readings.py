@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pytest_gpuready.model import Node, ProblemKind
-from pytest_gpuready.model.agent_doc import CopiesDoc, CopyDoc, WatchDoc
+from pytest_gpuready.model.agent_doc import CopiesDoc, CopyDoc, LogLine, WatchDoc
 from pytest_gpuready.model.units import show
+from pytest_gpuready.parse.kernel_log import Sxid, Xid, sxids, xids
 from pytest_gpuready.probes import copy_link
 from pytest_gpuready.probes.copy_answer import Missing, OneAnswer, Reading
 from pytest_gpuready.probes.copy_doubts import doubt, wrong_bytes
+from pytest_gpuready.probes.kernel_events import doubt as doubt_of_log
+from pytest_gpuready.probes.kernel_events import tell
 
 CORRUPTED = "pcie.copies.corrupted"
 SLOT = "pcie.slot.generation"
@@ -30,6 +33,7 @@ COUNTERS = {
 }
 """Metric per TB moved -> counters of the watch that it sums."""
 FATAL = ("pcie_fatal", "pcie_nonfatal")
+XIDS_AFTER, SXIDS_AFTER = "xid.hardware.after", "sxid.fatal.after"
 
 
 def answer(metric: str, run: CopiesDoc | str, node: Node) -> OneAnswer:
@@ -38,10 +42,37 @@ def answer(metric: str, run: CopiesDoc | str, node: Node) -> OneAnswer:
         return Missing(run)
     if metric == CORRUPTED and wrong_bytes(run):
         return Reading(wrong_bytes(run), detail=run.problem)
+    if metric in AFTER:
+        return _after(run, AFTER[metric])
     if metric == SLOT and not run.copies and not wrong_bytes(run):  # needs no copy: known where CUDA did not start too
         return copy_link.slot(run, node)
     why = doubt(run)
     return Missing(why) if why else _sound(metric, run, node)
+
+
+def _after(doc: CopiesDoc, count: Callable[[Sequence[LogLine]], Sequence[Xid | Sxid]]) -> OneAnswer:
+    """Events in the kernel log since boot as it stands after the copies, of whatever GPU or switch.
+
+    What the watch saw meanwhile counts too. One event is a finding whatever else is missing; that there was none is
+    believed of a whole log and a sound document only.
+    """
+    log = doc.log_after
+    seen = [*(log.lines if log else []), *(doc.watch.log if doc.watch else [])]
+    events = count(sorted({(line.t, line.text): line for line in seen}.values(), key=lambda line: line.t))
+    if events:
+        return Reading(len(events), detail=tell(events), conditions=log.source if log else "the watch alone")
+    if log is None:
+        return Missing("expected the kernel log after the copies, found none in the document; record the node again")
+    why = doubt_of_log(log) or doubt(doc)
+    return Missing(why) if why else Reading(0, conditions=f"{log.source}, read after {_moved(doc)}")
+
+
+def _hardware_xids(lines: Sequence[LogLine]) -> Sequence[Xid | Sxid]:
+    return [xid for xid in xids(lines) if xid.hardware]
+
+
+def _fatal_sxids(lines: Sequence[LogLine]) -> Sequence[Xid | Sxid]:
+    return [event for event in sxids(lines) if event.fatal]
 
 
 def _sound(metric: str, doc: CopiesDoc, node: Node) -> OneAnswer:
@@ -161,6 +192,7 @@ READERS: dict[str, Callable[[CopiesDoc, Node], OneAnswer]] = {
     CORRUPTED: _corrupted,
     "clock.event_reasons.load": copy_link.reasons,
 }
+AFTER = {XIDS_AFTER: _hardware_xids, SXIDS_AFTER: _fatal_sxids}
 METRICS = (
     "pcie.link.generation",
     "pcie.link.width",
@@ -172,9 +204,11 @@ METRICS = (
     "pcie.aer.correctable",
     "pcie.aer.uncorrectable",
     CORRUPTED,
+    XIDS_AFTER,
+    SXIDS_AFTER,
     "clock.event_reasons.load",
 )
-BAD_IN_ANY_RUN = (CORRUPTED,)
+BAD_IN_ANY_RUN = (CORRUPTED, XIDS_AFTER, SXIDS_AFTER)
 """Counts of what must never be: one run that found some is enough, whatever the others could not tell."""
 
 
@@ -182,12 +216,18 @@ def _low(reading: Reading) -> float:
     return float(reading.value)
 
 
+def _high(reading: Reading) -> float:
+    return -float(reading.value)
+
+
 WORST: dict[str, Callable[[Reading], float]] = {
     "pcie.link.generation": _low,
     "pcie.link.width": _low,
     SLOT: _low,
     "pcie.path.bandwidth": _low,
-    CORRUPTED: lambda reading: -float(reading.value),
+    CORRUPTED: _high,
+    XIDS_AFTER: _high,
+    SXIDS_AFTER: _high,
     "clock.event_reasons.load": lambda reading: float(reading.value == copy_link.GOOD_REASONS),
 }
 """Metrics of which the worst run counts and not the first -> what is smallest in that run."""

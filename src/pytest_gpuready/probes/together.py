@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_gpuready.errors import ParseError, ToolError
-from pytest_gpuready.model import Command, CommandResult, Inventory, Measurement, Node, Part, Problem
+from pytest_gpuready.model import Command, CommandResult, Inventory, Measurement, Node, Part, Problem, Watch
 from pytest_gpuready.model.agent_doc import TogetherDoc
 from pytest_gpuready.parse.agent import together_doc
+from pytest_gpuready.parse.kernel_log import xids
 from pytest_gpuready.probes.answers import agent_command, evidence, not_measured
+from pytest_gpuready.probes.kernel_events import doubt
+from pytest_gpuready.probes.watched import log_alarms
 
 METRIC = "pcie.h2d.concurrent"
 TIMEOUT_S = 180.0
@@ -44,6 +47,8 @@ def _document(result: CommandResult) -> TogetherDoc | str:
         doc = together_doc(result)
     except (ToolError, ParseError) as error:
         return str(error)
+    if not doc.problem and doc.log_after is None:
+        return "expected the kernel log after the copies, found none in the document; record the node again"
     return doc.problem or doc
 
 
@@ -61,7 +66,8 @@ def _answer(
                 METRIC, part, f"expected a rate of {bdf}, found none among {len(run.gb_per_s)} GPUs", seen
             )
         rates.append(run.gb_per_s[bdf])
-    at_once = len(runs[0].gb_per_s) if isinstance(runs[0], TogetherDoc) else 0
+    docs = [run for run in runs if isinstance(run, TogetherDoc)]
+    at_once = len(docs[0].gb_per_s) if docs else 0
     return Measurement(
         metric=METRIC,
         part=part.name,
@@ -70,4 +76,16 @@ def _answer(
         conditions=f"{at_once} GPUs at the same time",
         repeats=tuple(rates[1:]),
         evidence=seen,
+        watch=_watch(docs, bdf),
+    )
+
+
+def _watch(docs: Sequence[TogetherDoc], bdf: str) -> Watch:
+    """Hardware Xids and fatal SXids of any part of the node in the log since boot are an alarm: all GPUs copied."""
+    logs = [doc.log_after for doc in docs if doc.log_after]
+    unread = next(filter(None, map(doubt, logs)), "")
+    return Watch(
+        hardware_xids=tuple(xid.number for log in logs for xid in xids(log.lines) if xid.hardware),
+        log_alarms=tuple(dict.fromkeys(said for log in logs for said in log_alarms(log.lines, bdf))),
+        facts={"kernel log": f"not read: {unread}"} if unread else {},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_gpuready.model import Watch
-from pytest_gpuready.model.agent_doc import WatchDoc
+from pytest_gpuready.model.agent_doc import LogLine, WatchDoc
 from pytest_gpuready.parse.kernel_log import normal_bdf, sxids, xids
 from pytest_gpuready.probes.kernel_events import name
 
@@ -54,7 +54,7 @@ def watch(docs: Sequence[WatchDoc], bdf: str, facts: dict[str, str]) -> Watch:
     times, series = _series(docs[0]) if docs else ((), {})
     return Watch(
         hardware_xids=tuple(numbers),
-        log_alarms=tuple(dict.fromkeys(said for doc in docs for said in log_alarms(doc, bdf))),
+        log_alarms=tuple(dict.fromkeys(said for doc in docs for said in log_alarms(doc.log, bdf))),
         uncorrected_ecc=sum(max(0, _growth(doc, "ecc_uncorrected_volatile") or 0) for doc in docs),
         facts={**_facts(docs), **facts},
         times_s=times,
@@ -62,16 +62,16 @@ def watch(docs: Sequence[WatchDoc], bdf: str, facts: dict[str, str]) -> Watch:
     )
 
 
-def log_alarms(doc: WatchDoc, bdf: str) -> list[str]:
-    """Hardware Xids of any GPU and fatal SXids in the window, each once and with whose it is.
+def log_alarms(lines: Sequence[LogLine], bdf: str) -> list[str]:
+    """Hardware Xids of any GPU and fatal SXids in these lines, each once and with whose it is.
 
     GPUs of a node share power, fabric and driver: what was measured while another one broke is not trusted either.
     """
     found = []
-    for xid in xids(doc.log):
+    for xid in xids(lines):
         if xid.hardware:
             found.append(name(xid) + (" (another GPU)" if xid.bdf not in (same_function(bdf), "") else ""))
-    found += [f"fatal {name(event)}" for event in sxids(doc.log) if event.fatal]
+    found += [f"fatal {name(event)}" for event in sxids(lines) if event.fatal]
     return list(dict.fromkeys(found))
 
 

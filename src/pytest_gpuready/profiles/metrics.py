@@ -93,6 +93,8 @@ METRICS: dict[str, Metric] = {
     "pcie.aer.correctable": _gpu("Correctable AER errors on the path.", "per TB"),
     "pcie.aer.uncorrectable": _gpu("Uncorrectable AER errors on the path while data moved."),
     "pcie.copies.corrupted": _gpu("Copied bytes that did not arrive as they were sent."),
+    "xid.hardware.after": _gpu("Hardware Xids of any GPU in the kernel log since boot, read after the load."),
+    "sxid.fatal.after": _gpu("Fatal SXids in the kernel log since boot, read after the load."),
     "clock.event_reasons.load": _word("Clock-event reasons beyond the benign ones while data moved."),
 }
 
