@@ -6,7 +6,7 @@ from importlib import import_module
 
 from pytest_gpuready.audit.reader import Reader
 
-_MODULES: tuple[str, ...] = ()
+_MODULES: tuple[str, ...] = ("collectives",)
 
 
 def readers() -> tuple[Reader, ...]:
