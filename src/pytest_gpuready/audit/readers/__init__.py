@@ -6,7 +6,7 @@ from importlib import import_module
 
 from pytest_gpuready.audit.reader import Reader
 
-_MODULES: tuple[str, ...] = ("collectives",)
+_MODULES: tuple[str, ...] = ("collectives", "nvidia_smi")
 
 
 def readers() -> tuple[Reader, ...]:
