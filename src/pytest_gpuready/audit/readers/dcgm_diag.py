@@ -1,0 +1,181 @@
+"""Reader of `dcgmi diag`, JSON and table."""
+
+from __future__ import annotations
+
+import re
+
+from pytest_gpuready.audit.reader import Given, Reading
+from pytest_gpuready.audit.readers.dcgm_asked import Asked, asked
+from pytest_gpuready.audit.readers.dcgm_expected import exit_status, expected_findings
+from pytest_gpuready.audit.readers.dcgm_not_covered import not_covered
+from pytest_gpuready.audit.readers.dcgm_tests import test_findings
+from pytest_gpuready.audit.report import Finding
+from pytest_gpuready.errors import ParseError
+from pytest_gpuready.parse.dcgm_diag import diag_run, exit_meaning
+from pytest_gpuready.parse.dcgm_run import DiagRun
+
+# Why a run has no results, by the words of its error: (pattern, suspect, advice).
+_REASONS: tuple[tuple[str, str, str], ...] = (
+    (
+        r"resource is in use|already running",
+        "another diagnostic on this host engine (perhaps of a client that was killed), not the GPUs",
+        "wait until it ends, or restart nv-hostengine",
+    ),
+    (r"killed by a signal", "whoever stopped the run, not the GPUs", "run it again to its end"),
+    (r"Return: \(-11\)|\bTimeout\b", "time limit of the run, or a test that hangs", "give it more time, read nvvs.log"),
+    (r"NVVS binary was not found", "DCGM installation: nvvs is missing", "install DCGM's diagnostic package"),
+    (r"Cannot load plugins", "DCGM installation: no plug-ins for this CUDA version", "install its cuda package"),
+    (
+        r"dependent package|not found among possible test|does not match any loaded",
+        "DCGM installation: no such test, or its plug-in package is missing",
+        "install DCGM's packages (core and proprietary), or correct the test's name",
+    ),
+    (r"homogeneous group", "GPUs of different models in one run", "run each model alone, by -i"),
+    (r"Unable to match GPU set|Unsupported entities", "no such GPU in DCGM's list", "compare with dcgmi discovery -l"),
+    (
+        r"Bad parameter",
+        "the number of GPUs that -n asks for is not there, or a parameter is wrong",
+        "compare with dcgmi discovery -l",
+    ),
+    (r"recommended driver|not supported", "driver installation of this host", "install a data-center driver"),
+    (r"while DCGM is paused", "the host engine is paused", "resume it"),
+    (
+        r"embedded host engine|connect to host engine",
+        "nv-hostengine (not running, or DCGM cannot start)",
+        "start nvidia-dcgm and read nv-hostengine.log",
+    ),
+    (r"command line|PARSE ERROR|Invalid|incorrect|invalid", "the command line of dcgmi", "correct it, run it again"),
+)
+_BY_EXIT = {1: "the command line of dcgmi", 254: "the command line of dcgmi"}
+
+
+def recognise_json(head: str) -> int:
+    """Sure where an object at a line's start holds one of the two bodies that only dcgmi diag has."""
+    body = re.search(r'^\s*"DCGM (?:GPU )?Diagnostic"\s*:', head, re.MULTILINE) or re.search(
+        r'^\{.{0,200}?"DCGM (?:GPU )?Diagnostic"\s*:', head, re.MULTILINE | re.DOTALL
+    )
+    return 95 if body and re.search(r"^\s*\{", head, re.MULTILINE) else 0
+
+
+def recognise_text(head: str) -> int:
+    """Sure where the table's own header row stands at a line's start; dcgmi's own error lines will do."""
+    if re.search(r"^\s*\|\s*Diagnostic\s+\|\s*Result\s+\|", head, re.MULTILINE):
+        return 95
+    if re.search(r"^\s*Error: Unable to complete diagnostic for ", head, re.MULTILINE):
+        return 80
+    return 60 if re.search(r"^\s*Successfully ran diagnostic for group", head, re.MULTILINE) else 0
+
+
+def read(given: Given) -> Reading:
+    """Every finding on the run, then what it does not cover."""
+    text, whole = given.text()
+    wish = asked(given.command)
+    try:
+        run = diag_run(text, "", given.exit_code)
+    except ParseError as error:
+        return Reading(findings=(*_nothing(given, str(error)), *expected_findings(_EMPTY, given, wish)))
+    tests = test_findings(run, given.expect)
+    doubts = [*run.doubts, *([] if whole else ["the input is larger than what is read"])]
+    failed = any(finding.outcome == "fail" for finding in tests)
+    findings = [
+        *_whole(run, doubts, wish, failed),
+        *tests,
+        *expected_findings(run, given, wish),
+        *_precision(run, wish),
+        *exit_status(run, failed),
+    ]
+    if run.driver:
+        findings.append(Finding(metric="dcgm.driver", outcome="observed", value=run.driver))
+    return Reading(
+        findings=tuple(findings),
+        tool_version=run.version,
+        not_covered=not_covered(run, wish, given.expect),
+    )
+
+
+_EMPTY = DiagRun(form="text")
+
+
+def _nothing(given: Given, says: str) -> list[Finding]:
+    """No result and no reason: the exit code is all that may tell."""
+    code = given.exit_code
+    meaning = f"exit code {code}: {exit_meaning(code)}" if code else "no result in the output"
+    suspect = _BY_EXIT.get(code or 0, f"dcgmi did not print a result ({meaning})")
+    return [
+        Finding(
+            metric="dcgm",
+            outcome="not-measured",
+            value=meaning,
+            expected="results",
+            suspect=suspect,
+            advice=says.rsplit("; ", 1)[-1],
+        )
+    ]
+
+
+def _whole(run: DiagRun, doubts: list[str], wish: Asked, failed: bool) -> list[Finding]:
+    """What casts doubt on the run as a whole."""
+    found: list[Finding] = []
+    for error in run.runtime_errors:
+        suspect, advice = next(
+            ((s, a) for pattern, s, a in _REASONS if re.search(pattern, error)),
+            ("the diagnostic itself", "read nvvs.log"),
+        )
+        if wish.gpus is not None and "Bad parameter" in error:
+            suspect = f"number of GPUs: DCGM does not see the {wish.gpus} that -n asks for"
+        found.append(
+            Finding(
+                metric="dcgm",
+                outcome="not-measured",
+                value=error[:400],
+                expected="results",
+                suspect=suspect,
+                advice=advice,
+            )
+        )
+    for doubt in doubts:
+        found.append(
+            Finding(
+                metric="dcgm.complete",
+                outcome="not-measured",
+                value=doubt,
+                expected="the whole output",
+                suspect="output cut or damaged",
+                advice="keep all of its output",
+            )
+        )
+    if not found and not run.passes and not run.unreachable_host:
+        says = "no results in the output"
+        found.append(Finding(metric="dcgm", outcome="not-measured", expected="results", suspect=says))
+    if run.overall == "Fail" and not failed and not found:
+        says = "the overall result is Fail and no test says why"
+        found.append(
+            Finding(metric="dcgm.overall", outcome="not-measured", value="Fail", expected="Pass", suspect=says)
+        )
+    return found
+
+
+def _precision(run: DiagRun, wish: Asked) -> list[Finding]:
+    """A number format that DCGM does not have is accepted in silence: its default ran instead."""
+    asked_for = wish.parameters.get("diagnostic.precision", "").lower()
+    if not asked_for or set(asked_for) <= set("hsd"):
+        return []
+    ran = [
+        text.split(":", 1)[1].strip()
+        for one in run.passes
+        for test in one.tests
+        for result in test.results
+        for text in result.info
+        if text.startswith("Running with precisions:")
+    ]
+    return [
+        Finding(
+            metric="dcgm.diagnostic.precision",
+            outcome="not-measured",
+            value=ran[0] if ran else None,
+            expected=asked_for,
+            source="the command",
+            suspect=f"DCGM has no {asked_for}: it takes the word and runs its default formats",
+            advice="measure that format with a GEMM of its own",
+        )
+    ]

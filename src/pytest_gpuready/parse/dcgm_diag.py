@@ -1,0 +1,140 @@
+"""(stdout, stderr, exit code) of `dcgmi diag` -> one typed run, JSON or table, whatever stands around it.
+
+A run is measured where results are present, whatever the exit code; 226 also stands for "nothing ran". A line about
+an unreachable host means that dcgmi went on with an engine of its own on the machine where it ran.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pytest_gpuready.errors import ParseError
+from pytest_gpuready.parse.dcgm_json import body_of, documents, is_diag, pass_of
+from pytest_gpuready.parse.dcgm_run import DiagPass, DiagRun
+from pytest_gpuready.parse.dcgm_text import tables
+
+LARGEST = 16 * 2**20
+UNREACHABLE = re.compile(r"Error: unable to establish a connection to the specified host:[ \t]*(\S*)", re.IGNORECASE)
+_NOT_RUNTIME = re.compile(r"^Error: unable to establish a connection to the specified host", re.IGNORECASE)
+_ERROR_LINE = re.compile(r"^\s*(Error|PARSE ERROR|An error occurred|Err)\b.*", re.IGNORECASE)
+
+EXITS: dict[int, str] = {
+    1: "unknown option",
+    198: "256 - 58: no such test",
+    199: "256 - 57: NVML driver time-out",
+    202: "256 - 54: the host engine is paused",
+    203: "256 - 53: the diagnostic was killed",
+    204: "256 - 52: nvvs is missing",
+    205: "256 - 51: failed with an error that calls for isolation",
+    217: "256 - 39: another diagnostic is running",
+    222: "256 - 34: another diagnostic is running",
+    226: "256 - 30: some test failed, or nothing ran",
+    233: "256 - 23: the GPUs are not all of one model",
+    235: "256 - 21: no connection to the host engine",
+    242: "256 - 14: no data",
+    245: "256 - 11: time-out",
+    249: "256 - 7: DCGM could not start",
+    250: "256 - 6: not supported",
+    253: "256 - 3: generic error",
+    254: "256 - 2: command line refused",
+    255: "256 - 1: bad parameter",
+}
+
+
+def exit_meaning(code: int) -> str:
+    """What an exit code of dcgmi says, in a few words."""
+    if code in EXITS:
+        return EXITS[code]
+    return f"killed by signal {code - 128}" if 128 < code <= 159 else "not in our table"
+
+
+def diag_run(stdout: str, stderr: str = "", exit_code: int | None = None) -> DiagRun:
+    """The run that this output tells of.
+
+    Raises:
+        ParseError: the output is too large, or holds neither a result nor a reason of dcgmi why there is none.
+    """
+    if len(stdout) > LARGEST:
+        raise ParseError(f"dcgmi diag: expected at most {LARGEST // 2**20} MiB, found more; cut the log to one run")
+    found, around, doubts = documents(stdout)
+    found = [document for document in found if is_diag(document)]
+    return _from_json(found, around, doubts, exit_code) if found else _from_text(stdout, stderr, doubts, exit_code)
+
+
+def _from_json(found: list[dict[str, Any]], around: str, doubts: list[str], exit_code: int | None) -> DiagRun:
+    passes: list[DiagPass] = []
+    errors: list[str] = []
+    overall, copied = "", 0
+    iterated = False
+    for document in found:
+        iterations = document.get("iterations")
+        entries = iterations if isinstance(iterations, list) else [document]
+        iterated = iterated or isinstance(iterations, list)
+        if isinstance(document.get("Overall Result"), str):
+            overall = document["Overall Result"]
+        new: list[DiagPass] = []
+        for entry in entries:
+            if not isinstance(entry, dict):
+                doubts.append("a pass without results")
+                continue
+            error = (body_of(entry) or {}).get("runtime_error")
+            if error is not None:
+                errors.append(" ".join(str(error).split())[:2000])
+                if "test_categories" not in (body_of(entry) or {}):
+                    continue
+            try:
+                new.append(pass_of(entry))
+            except ParseError:
+                doubts.append("a pass without results")
+        if isinstance(iterations, list) and errors and new:
+            # A pass that ends without results is printed as a copy of the pass before.
+            new.pop()
+            copied += 1
+        passes += new
+    if iterated and not overall:
+        doubts.append("the overall result is missing")
+    if len(passes) > 1 and not iterated:
+        doubts.append("several runs in one text")
+    errors += _reasons(around)
+    return DiagRun(
+        form="json",
+        passes=tuple(passes),
+        overall=overall,
+        runtime_errors=tuple(errors),
+        unreachable_host=_unreachable(around),
+        copied=copied,
+        doubts=tuple(dict.fromkeys(doubts)),
+        exit_code=exit_code,
+    )
+
+
+def _from_text(stdout: str, stderr: str, doubts: list[str], exit_code: int | None) -> DiagRun:
+    run = tables(stdout)
+    reasons = _reasons(run.around) if run.passes else [*_reasons(stdout), *_reasons(stderr)]
+    host = _unreachable(run.around)
+    if not run.passes and not reasons and not host:
+        quoted = stdout[:80]
+        ended = f" and exit code {exit_code} ({exit_meaning(exit_code)})" if exit_code else ""
+        raise ParseError(f"dcgmi diag: expected results or an error, found {quoted!r}{ended}; keep all of its output")
+    return DiagRun(
+        form="text",
+        passes=run.passes,
+        iterations_asked=run.iterations_asked,
+        overall=run.overall,
+        runtime_errors=tuple(reasons),
+        unreachable_host=host,
+        doubts=tuple(dict.fromkeys([*doubts, *run.doubts])),
+        exit_code=exit_code,
+    )
+
+
+def _unreachable(text: str) -> str:
+    found = UNREACHABLE.search(text)
+    return (found[1] or "?") if found else ""
+
+
+def _reasons(text: str) -> list[str]:
+    """Error lines of dcgmi itself, each with its continuation left out; not the line about the host."""
+    lines = [line.strip() for line in text.splitlines()]
+    return [line[:2000] for line in lines if _ERROR_LINE.match(line) and not _NOT_RUNTIME.match(line)]
