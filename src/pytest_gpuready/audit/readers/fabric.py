@@ -1,0 +1,8 @@
+"""The network fabric: ports, counters, links and network cards."""
+
+from __future__ import annotations
+
+from pytest_gpuready.audit.reader import Reader
+from pytest_gpuready.audit.readers import ib_ports
+
+READERS: tuple[Reader, ...] = (*ib_ports.READERS,)

@@ -1,0 +1,128 @@
+"""The fabric readers: each case to its right reading, cut and damaged outputs never to a pass that is not earned."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.audit.case_reading import (
+    CASES,
+    check_case,
+    damaged,
+    every_cut,
+    outcome,
+    read_text,
+    survives,
+    suspects,
+    values,
+)
+
+
+def ibstat(*ports: tuple[str, str, str, str], layer: str = "InfiniBand") -> str:
+    """An ibstat of ports (name, state, physical state, rate)."""
+    return "".join(
+        f"CA '{name}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tFirmware version: 28.41.1000\n\tHardware version: 0\n"
+        f"\tNode GUID: 0xa088c20300100000\n\tSystem image GUID: 0xa088c20300100000\n\tPort 1:\n\t\tState: {state}\n"
+        f"\t\tPhysical state: {physical}\n\t\tRate: {rate}\n\t\tBase lid: 1\n\t\tLMC: 0\n\t\tSM lid: 3\n"
+        f"\t\tCapability mask: 0xa751e848\n\t\tPort GUID: 0xa088c20300100000\n\t\tLink layer: {layer}\n"
+        for name, state, physical, rate in ports
+    )
+
+
+GOOD = [(f"mlx5_{i}", "Active", "LinkUp", "400") for i in range(8)]
+RAILS = {"fabric": "infiniband", "expected_ports": 8, "expected_rate_gbit_per_s": 400}
+
+
+def test_a_slow_port_among_active_ones_is_found() -> None:
+    """Case 063: all ports are Active and one runs at half rate, which newer tools print twice."""
+    found = check_case("063")
+    assert {f.part: f.value for f in found if f.metric == "ib.rate" and f.outcome == "fail"} == {"mlx5_5": 200}
+    assert values(found, "ib.ports_at_rate") == [7]
+    assert "cable or transceiver of mlx5_5" in suspects(found)
+    assert "switch port split in two" in suspects(found)
+
+
+def test_no_subnet_manager_is_one_cause() -> None:
+    """Case 064: eight trained ports that wait for a subnet manager are one finding, not eight cables."""
+    found = check_case("064")
+    assert values(found, "ib.ports_initializing") == [8]
+    assert values(found, "ib.sm_lid") == [0]
+    assert [f.metric for f in found if f.outcome == "fail"] == ["ib.ports_active"]
+    assert "subnet manager not running or not reachable (one cause), not eight cables" in suspects(found)
+
+
+def test_a_polling_port_is_one_finding_without_its_nominal_rate() -> None:
+    """Case 065: Polling is a cable, the nominal rate of a down port is nobody's fault, disabled it is not."""
+    found = check_case("065")
+    assert {f.part: f.value for f in found if f.metric == "ib.phys_state"} == {"mlx5_3": "Polling"}
+    assert values(found, "ib.ports_active") == [7]
+    assert not [f for f in found if f.metric == "ib.rate" and f.part == "mlx5_3"]
+    assert "cable, transceiver or switch port of mlx5_3" in suspects(found)
+    assert "disabled" not in suspects(found)
+
+
+def test_the_number_counts_and_not_the_label_and_disabled_is_configuration() -> None:
+    """Case 067: 400 Gb/s labelled EDR is 400; disabled ports are no cable fault."""
+    found = check_case("067")
+    assert values(found, "ib.ports_active") == [2]
+    assert set(values(found, "ib.rate")) == {400}
+    assert {f.part for f in found if f.value == "Disabled"} == {"mlx5_1", "mlx5_7"}
+    assert "configuration: ports mlx5_1 and mlx5_7 disabled" in suspects(found)
+    assert "cable" not in suspects(found)
+
+
+def test_ports_of_another_layer_are_no_rails(tmp_path: Path) -> None:
+    """Ethernet ports beside InfiniBand rails are neither slow nor down rails, and the other way round."""
+    eth = ibstat(("mlx5_bond_0", "Active", "LinkUp", "100"), ("mlx5_9", "Down", "Disabled", "40"), layer="Ethernet")
+    assert outcome(read_text(tmp_path, "ibstat", ibstat(*GOOD) + eth, RAILS)) == "pass"
+    roce = ibstat(*GOOD, layer="Ethernet") + ibstat(("mlx5_8", "Down", "Polling", "10"))
+    assert outcome(read_text(tmp_path, "ibstat", roce, RAILS | {"fabric": "roce"})) == "pass"
+    assert outcome(read_text(tmp_path, "ibstat", roce, RAILS)) == "fail"
+
+
+def test_one_more_port_than_expected_is_no_fault_and_one_fewer_is(tmp_path: Path) -> None:
+    """Rails are as many good ports as expected; with one missing, the one in doubt is named."""
+    extra = [*GOOD, ("mlx5_8", "Active", "LinkUp", "200")]
+    assert outcome(read_text(tmp_path, "ibstat", ibstat(*extra), RAILS)) == "pass"
+    reading = read_text(tmp_path, "ibstat", ibstat(*extra[1:]), RAILS)
+    assert outcome(reading) == "fail"
+    assert "mlx5_8" in suspects(list(reading.findings))
+    assert outcome(read_text(tmp_path, "ibstat", ibstat(*GOOD[1:]), RAILS)) == "fail"
+
+
+def test_without_an_expectation_ports_are_observed(tmp_path: Path) -> None:
+    """A state is no judgement: what should be there was not said."""
+    text = ibstat(*GOOD, ("mlx5_8", "Down", "Disabled", "10"))
+    assert outcome(read_text(tmp_path, "ibstat", text, {})) == "observed"
+
+
+def test_a_tool_that_failed_or_another_question_is_not_measured(tmp_path: Path) -> None:
+    """No adapter, a bad exit code and an expectation of another tool each leave the input not measured."""
+    assert outcome(read_text(tmp_path, "ibstat", "", RAILS, exit_code=0)) == "not-measured"
+    panic = "ibpanic: [812] main: can't list IB device names: (No such file or directory)\n"
+    assert outcome(read_text(tmp_path, "ibstat", panic, RAILS, exit_code=255)) == "not-measured"
+    assert outcome(read_text(tmp_path, "ibstat", ibstat(*GOOD), RAILS, exit_code=255)) == "not-measured"
+    assert outcome(read_text(tmp_path, "ibstat", ibstat(*GOOD), RAILS | {"max_symbol_errors": 0})) == "not-measured"
+    assert outcome(read_text(tmp_path, "ibstat", ibstat(*GOOD), RAILS | {"vm.swappiness": 1})) == "not-measured"
+
+
+def test_a_cut_or_damaged_ibstat_never_passes_unearned(tmp_path: Path) -> None:
+    """Eight good ports, cut anywhere or damaged: pass only while eight whole active ports of 400 are left."""
+    text = ibstat(*GOOD)
+
+    def answered(broken: str) -> bool:
+        rates = [float(r) for r in re.findall(r"^\s*Rate:\s*(\d+)", broken, re.M)]
+        return broken.count("State: Active") >= 8 and len(rates) >= 8 and sorted(rates)[-8] >= 400
+
+    for broken in [*every_cut(text), *(damaged(text, seed) for seed in range(300))]:
+        if outcome(read_text(tmp_path, "ibstat", broken, RAILS, exit_code=0)) == "pass":
+            assert answered(broken), broken
+
+
+@pytest.mark.parametrize("number", ["063", "064", "065", "067"])
+def test_no_damage_makes_a_bad_fabric_good(tmp_path: Path, number: str) -> None:
+    """The failing port cases, cut and damaged anywhere, are read without an error and do not pass."""
+    survives(tmp_path, number, lambda broken: not re.search("Initializing|Polling|Disabled|Rate: 200", broken))
+    assert (CASES / number / "case.yaml").is_file()
