@@ -32,7 +32,8 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     for kind, pattern in (
         (
             "cancelled",
-            r"\*\*\* (?:STEP|JOB) (?P<step>\S+)(?: ON (?P<node>\S+))? CANCELLED AT \S+(?: DUE TO (?P<reason>[A-Z][A-Z ]+?))?"
+            r"\*\*\* (?:STEP|JOB) (?P<step>\S+)(?: ON (?P<node>\S+))? CANCELLED AT \S+"
+            r"(?: DUE TO (?P<reason>[A-Z][A-Z ]+?))?"
             r"(?: \*\*\*|,|$)",
         ),
         ("not launched", r"Task launch for (?:StepId=)?(?P<step>\S+) failed on node (?P<node>\S+): (?P<reason>.+)"),
@@ -66,9 +67,9 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 _WORDS = (
-    "srun: error", "slurmstepd", "ssh: ", "verification failed", "Permission denied", "CANCELLED", "launch f", "MPI_ABORT",
-    "MPI_Abort", "Signal: ", "mpirun: ", "prterun: ", "mpiexec: ", "oom", "Job step aborted", "Force Terminated", "revoked",
-    "sbatch: error", "salloc: error", "srun: fatal", "execve",
+    "srun: error", "slurmstepd", "ssh: ", "verification failed", "Permission denied", "CANCELLED", "launch f",
+    "MPI_ABORT", "MPI_Abort", "Signal: ", "mpirun: ", "prterun: ", "mpiexec: ", "oom", "Job step aborted", "Force Terminated",
+    "revoked", "sbatch: error", "salloc: error", "srun: fatal", "execve",
 )  # fmt: skip
 
 _OPENS = (
@@ -78,7 +79,8 @@ _OPENS = (
     "APPLICATION TERMINATED WITH THE EXIT STRING", "All nodes which are allocated",
 )  # fmt: skip
 _SIGNAL = re.compile(
-    r"process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S+) exited on signal (?P<signal>\d+)(?: \((?P<reason>[^)]*)\))?"
+    r"process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S+) exited on signal (?P<signal>\d+)"
+    r"(?: \((?P<reason>[^)]*)\))?"
 )
 _STATUS = re.compile(r"Process name: \[\S*?,(?P<rank>\d+)\]\s+Exit code: (?P<exit>-?\d+)")
 _LOST = re.compile(r"Remote daemon: \[\S+\] on node (?P<node>\S+)")

@@ -16,7 +16,7 @@ ERRORS_AT_MOST = 100
 WORDS_AT_MOST = 10_000
 
 _ERROR = re.compile(
-    r"(?P<host>\S+): Test (?:NCCL|CUDA) failure (?P<what>.*)|\.\. (?P<host2>\S+) pid (?P<pid>\d+): Test failure (?P<where>\S+)"
+    r"(?P<host>\S+): Test (?:NCCL|CUDA) failure .*|\.\. (?P<host2>\S+) pid (?P<pid>\d+): Test failure \S+"
     r"|(?P<host3>\S+): Test timeout \((?P<seconds>\d+)s\)"
     r"|(?P<setup>Invalid number of GPUs|Incompatible NCCL versions|invalid sizes? specified|invalid sizes for|"
     r"Device implementation \d+ is not supported|error while loading shared libraries|command not found|"

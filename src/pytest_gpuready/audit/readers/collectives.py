@@ -9,7 +9,8 @@ from __future__ import annotations
 from pytest_gpuready.audit.reader import Given, Reader, Reading
 
 _LAUNCHER_LINES = (
-    "srun: ", "slurmstepd: error", "salloc: ", "mpirun noticed", "prterun noticed", "mpirun detected", "prterun detected",
+    "srun: ", "slurmstepd: error", "salloc: ", "mpirun noticed", "prterun noticed", "mpirun detected",
+    "prterun detected",
     "BAD TERMINATION", "MPI_ABORT was invoked", "mpirun was unable", "lost communication with a remote daemon",
     "mpirun has exited", "mpirun: ", "prterun: ", "mpiexec: ",
 )  # fmt: skip

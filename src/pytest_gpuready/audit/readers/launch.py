@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pytest_gpuready.audit.expect import Expectations
 from pytest_gpuready.audit.report import Finding, Outcome
@@ -35,13 +36,16 @@ def short(host: str) -> str:
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        return host.split(".")[0]
+        return host.split(".", maxsplit=1)[0]
     return host
 
 
-def trouble(events: Sequence[Event], expect: Expectations) -> list[Finding]:
-    """Findings on what stopped the job: one per event, the facts of the first beside it."""
-    ordered = sorted(events, key=_weight)
+def trouble(events: Sequence[Event], expect: Expectations, hosts: Mapping[int, str]) -> list[Finding]:
+    """Findings on what stopped the job: one per event, the facts of the first beside it. `hosts`: host of a rank."""
+    named = [
+        replace(event, node=hosts[event.rank]) if not event.node and event.rank in hosts else event for event in events
+    ]
+    ordered = _causes(sorted(named, key=_weight))
     found = [
         Finding(
             metric="launch",
@@ -56,6 +60,7 @@ def trouble(events: Sequence[Event], expect: Expectations) -> list[Finding]:
     ]
     for event in ordered[:1]:
         facts: tuple[tuple[str, int | str | None], ...] = (
+            ("node", event.node or None),
             ("rank", event.rank),
             ("signal", event.signal),
             ("exit_code", event.exit_code),
@@ -99,6 +104,17 @@ def ran(hosts: Sequence[str], expect: Expectations, exit_code: int | None, *, ev
     return found
 
 
+def _causes(ordered: list[Event]) -> list[Event]:
+    """One event per node, the best named first; what follows from a named one (aborted steps, echoes) is left out."""
+    kept: list[Event] = []
+    for event in ordered:
+        known = any(event.node == other.node and (not event.node or event.rank in (None, other.rank)) for other in kept)
+        echo = bool(kept) and not event.node and event.signal is None and event.rank is None
+        if not known and not echo:
+            kept.append(event)
+    return kept
+
+
 def _weight(event: Event) -> tuple[int, int]:
     named = (event.node != "") + (event.rank is not None) + (event.signal is not None) + (event.reason != "")
     return (-named, _KINDS.index(event.kind) if event.kind in _KINDS else len(_KINDS))
@@ -119,10 +135,5 @@ def _suspect(event: Event, expect: Expectations) -> str:
         return f"cluster scheduler/DNS ({node or 'a node'} not resolvable); not the GPUs of the node"
     if "TIME LIMIT" in event.reason:
         return f"{where}: limit too short or a hang; not decided by this output"
-    if event.kind == "out of memory":
-        return f"{where}: host memory limit of the job"
-    if event.kind == "ssh":
-        return f"{where}: ssh ({event.reason})"
-    if event.kind in ("not launched", "not allocated", "not executed", "setup"):
-        return f"{where}: {event.reason or event.text[:200]}"
-    return f"{where}: {event.reason or event.text[:200]}"
+    meaning = {"out of memory": "host memory limit of the job", "ssh": f"ssh ({event.reason})"}.get(event.kind, "")
+    return f"{where}: {meaning or event.reason or event.text[:200]}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from pytest_gpuready.audit.asked import unanswered
 from pytest_gpuready.audit.reader import Given, Reading
 from pytest_gpuready.audit.readers import launch, nccl_runs, nccl_transport
+from pytest_gpuready.audit.readers.nccl_measured import Measured, factor, metric_of
 from pytest_gpuready.audit.report import Finding
 from pytest_gpuready.errors import ParseError
 from pytest_gpuready.parse.nccl_terminal import Terminal, terminal
@@ -18,6 +20,11 @@ _FILE_NAMES = (
     "all_reduce", "all_gather", "reduce_scatter", "alltoallv", "alltoall", "broadcast", "sendrecv", "gather", "scatter",
     "hypercube", "reduce",
 )  # fmt: skip
+_CONTEXT = ("fabric", "nvswitch", "bare_metal", "under_load")
+"""Expectations that say what the machine is; they judge nothing here."""
+_TABLE = ("min_peak_busbw_gb_per_s", "require_correctness", "iterations", "expected_gpus", "expected_model")
+_WHO = ("ranks", "nodes", "ranks_per_node", "gpus_per_node")
+_PATHS = ("expected_transport", "expected_intra_node", "require_gdr", "rails_per_node", "rail_gbit_per_s")
 MEASURED_FAILURE = (1, 7)
 """Exit codes with which nccl-tests says wrong results or too slow: 7 now, 1 before 2.14."""
 _SETUP = "test setup (nccl-tests built without MPI, or wrong MPI library)"
@@ -32,7 +39,8 @@ def tests_text(given: Given) -> Reading:
     findings, not_covered = _runs(given, seen)
     if not seen.runs:
         findings += _no_run(given, seen)
-    findings += launch.trouble(seen.events, given.expect)
+    findings += launch.trouble(seen.events, given.expect, _hosts(seen))
+    findings += unanswered(given, "nccl-tests", (*_CONTEXT, *_TABLE, *_WHO, *_PATHS) if seen.runs else _CONTEXT)
     findings += _exit_code(given, findings)
     return _reading(findings, not_covered, seen)
 
@@ -46,11 +54,9 @@ def debug_log(given: Given) -> Reading:
     findings, not_covered = _runs(given, seen, whole=True)
     findings += nccl_transport.warnings(seen.log, whole=True) if not seen.runs else []
     if not seen.runs:
-        for key in ("min_peak_busbw_gb_per_s", "require_correctness", "iterations"):
-            if key in given.expect.keys():
-                findings.append(_unanswered(key, given))
         findings += _errors(seen, None)
-    findings += launch.trouble(seen.events, given.expect)
+    findings += unanswered(given, "a NCCL log", (*_CONTEXT, *_WHO, *_PATHS, *(_TABLE if seen.runs else ())))
+    findings += launch.trouble(seen.events, given.expect, _hosts(seen))
     if not findings:
         findings.append(
             Finding(metric="nccl.transport", outcome="observed", suspect="the log names no network or path")
@@ -67,7 +73,7 @@ def launcher(given: Given) -> Reading:
         if given.exit_code is None and not given.expect:
             return _unread("launch", str(error))
         seen = Terminal()
-    findings = launch.trouble(seen.events, given.expect)
+    findings = launch.trouble(seen.events, given.expect, _hosts(seen))
     hosts = [rank.host for run in seen.runs for rank in run.ranks]
     if "hostname" in given.command or not given.command:
         hosts += seen.words
@@ -79,12 +85,8 @@ def launcher(given: Given) -> Reading:
         not_covered += sentences
     if not seen.runs and (seen.loose_rows or seen.errors):
         findings += _no_run(given, seen)
-    elif not seen.runs:
-        asked = [key for key in ("min_peak_busbw_gb_per_s", "require_correctness") if key in given.expect.keys()]
-        findings += [_unanswered(key, given) for key in asked]
-        wanted = given.expect.count("ranks")
-        if wanted is not None:
-            findings.append(_unanswered("ranks", given))
+    answered = ("nodes", "ranks_per_node", "gpus_per_node", *((*_TABLE, *_WHO, *_PATHS) if seen.runs else ()))
+    findings += unanswered(given, "a launcher", (*_CONTEXT, *answered))
     return _reading(findings, not_covered, seen)
 
 
@@ -101,7 +103,7 @@ def tests_json(given: Given) -> Reading:
         if document.complete and whole
         else f"the document is unfinished ({', '.join(document.missing) or 'too long'})"
     )
-    measured = nccl_runs.Measured(
+    measured = Measured(
         run=run,
         collective=run.collective or _collective(given),
         expect=given.expect,
@@ -113,9 +115,8 @@ def tests_json(given: Given) -> Reading:
     )
     findings, not_covered = nccl_runs.judge(measured)
     findings += _about(document)
-    for key in ("expected_transport", "expected_intra_node", "require_gdr"):
-        if key in given.expect.keys():
-            findings.append(_unanswered(key, given))
+    rails = ("rails_per_node", "rail_gbit_per_s") if given.expect.number("min_peak_busbw_gb_per_s") is not None else ()
+    findings += unanswered(given, "nccl-tests JSON", (*_CONTEXT, *_TABLE, *_WHO, *rails))
     if document.devices_listed is not None and document.ranks is not None and document.devices_listed < document.ranks:
         not_covered.append(
             f"{document.devices_listed} of {document.ranks} GPUs are listed by name (one per process); "
@@ -180,7 +181,7 @@ def _runs(given: Given, seen: Terminal, *, whole: bool = False) -> tuple[list[Fi
     if seen.runs:
         findings += _errors(seen, seen.runs[-1])
         findings += nccl_transport.warnings(seen.log, whole=False)
-    asked = [k for k in ("expected_transport", "expected_intra_node", "require_gdr") if k in given.expect.keys()]
+    asked = not {"expected_transport", "expected_intra_node", "require_gdr"}.isdisjoint(given.expect.keys())
     if seen.log.messages or asked or whole:
         more, sentences = nccl_transport.judge(seen.log, given.expect, whole=whole and not seen.runs)
         findings += more
@@ -193,7 +194,7 @@ def _runs(given: Given, seen: Terminal, *, whole: bool = False) -> tuple[list[Fi
     return findings, not_covered
 
 
-def _measured(given: Given, seen: Terminal, run: Run, name: str, *, part: str) -> nccl_runs.Measured:
+def _measured(given: Given, seen: Terminal, run: Run, name: str, *, part: str) -> Measured:
     numbers = {rank.rank for rank in run.ranks}
     doubt = ""
     if len(numbers) != len(run.ranks):
@@ -212,7 +213,7 @@ def _measured(given: Given, seen: Terminal, run: Run, name: str, *, part: str) -
     if why_not and suspect:
         why_not = f"{suspect}; {why_not}"
     log = seen.log
-    return nccl_runs.Measured(
+    return Measured(
         run=run,
         collective=name,
         expect=given.expect,
@@ -276,24 +277,40 @@ def _errors(seen: Terminal, run: Run | None) -> list[Finding]:
     return found
 
 
+def _hosts(seen: Terminal) -> dict[int, str]:
+    """Host of each rank, where one table alone says it."""
+    return {rank.rank: rank.host for rank in seen.runs[0].ranks} if len(seen.runs) == 1 else {}
+
+
 def _rank_of(ranks: Iterable[Rank], host: str, pid: int) -> int | None:
     fitting = [r.rank for r in ranks if r.pid == pid and launch.short(r.host) == launch.short(host)]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def _rails(given: Given, seen: Terminal) -> list[Finding]:
-    """Rails beside a table without a list of HCAs: the number is context for the floor; alone it has no answer."""
-    rails = given.expect.count("rails_per_node")
-    if rails is None or not seen.runs or any(seen.log.hcas.values()):
+    """Rails beside a table without a list of HCAs: their number is context for a floor; alone it has no answer."""
+    if not seen.runs or given.expect.number("min_peak_busbw_gb_per_s") is not None:
         return []
-    if given.expect.number("min_peak_busbw_gb_per_s") is not None:
-        return []
-    return [_unanswered("rails_per_node", given)]
+    answered = {"rails_per_node": any(seen.log.hcas.values()), "rail_gbit_per_s": bool(seen.log.speeds_mbit)}
+    names = {"rails_per_node": "nccl.rails", "rail_gbit_per_s": "nccl.rail_rate"}
+    return [
+        Finding(
+            metric=names[key],
+            outcome="not-measured",
+            expected=f"{given.expect.number(key):g}",
+            source=given.expect.source,
+            suspect="the output does not answer it",
+            advice="run with NCCL_DEBUG=INFO",
+        )
+        for key, there in answered.items()
+        if given.expect.number(key) is not None and not there
+    ]
 
 
 def _no_run(given: Given, seen: Terminal) -> list[Finding]:
-    suspect = _culprit(seen, Run()) or "no result table is in the text"
-    name = nccl_runs.metric_of(_collective(given, seen))
+    culprit = _culprit(seen, Run())
+    suspect = "; ".join(part for part in (culprit, "what was printed before the end is evidence, not a result") if part)
+    name = metric_of(_collective(given, seen))
     found = [Finding(metric=f"{name}.busbw", outcome="not-measured", suspect=suspect)]
     found.append(Finding(metric="nccl.rows", value=seen.loose_rows, outcome="observed"))
     return found + _errors(seen, None)
@@ -318,29 +335,8 @@ def _exit_code(given: Given, findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _unanswered(key: str, given: Given) -> Finding:
-    metric = {
-        "expected_transport": "nccl.transport",
-        "expected_intra_node": "nccl.intra_node_transport",
-        "require_gdr": "nccl.gdr",
-        "min_peak_busbw_gb_per_s": _named(given, None),
-        "require_correctness": _named(given, None).replace(".busbw", ".correctness"),
-        "rails_per_node": "nccl.rails",
-        "iterations": "nccl.iterations",
-        "ranks": "nccl.ranks",
-    }[key]
-    return Finding(
-        metric=metric,
-        outcome="not-measured",
-        expected=key,
-        source=given.expect.source,
-        suspect="the output does not answer it",
-        advice="run with NCCL_DEBUG=INFO" if metric in ("nccl.transport", "nccl.gdr", "nccl.rails") else "",
-    )
-
-
 def _named(given: Given, seen: Terminal | None) -> str:
-    return nccl_runs.metric_of(_collective(given, seen)) + ".busbw"
+    return metric_of(_collective(given, seen)) + ".busbw"
 
 
 def _collective(given: Given, seen: Terminal | None = None, run: Run | None = None) -> str:
@@ -361,7 +357,7 @@ def _by_shape(run: Run) -> str:
     ratios = sorted(h.busbw_gb_per_s / h.algbw_gb_per_s for r in run.rows for h in r.halves if h.algbw_gb_per_s >= 1)
     kinds = {row.kind[1] for row in run.rows}
     if ranks > 2 and ratios and "none" not in kinds:
-        wanted = nccl_runs.factor("all_reduce", ranks)
+        wanted = factor("all_reduce", ranks)
         if wanted is not None and abs(ratios[len(ratios) // 2] - wanted) < 0.02 * wanted:
             return "all_reduce"
     return ""

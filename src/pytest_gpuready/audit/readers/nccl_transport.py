@@ -1,4 +1,4 @@
-"""Judges what a NCCL log says about the way the data took: network, GPUDirect RDMA, paths inside a node, rails, errors."""
+"""Judges what a NCCL log says about the way of the data: network, GPUDirect RDMA, paths in a node, rails, errors."""
 
 from __future__ import annotations
 
@@ -84,7 +84,10 @@ def _transport(log: NcclLog, expect: Expectations, not_covered: list[str], *, wh
     wanted = expect.text("expected_transport")
     names = _networks(log)
     chosen = {name for group in log.networks.values() for name in group}
-    both = {**{name: set() for name in chosen}, **names} if names else {}
+    both = {
+        name: set(names.get(name, ())) | {h for h, group in log.networks.items() if name in group} for name in chosen
+    }
+    both |= {name: hosts for name, hosts in names.items() if name not in both}
     layers = {layer.upper() for listed in log.hcas.values() for layer in listed.values()}
     if wanted is None and not names:
         return []
@@ -199,7 +202,10 @@ def _inside(log: NcclLog, expect: Expectations, *, whole: bool) -> list[Finding]
         if not seen:
             suspect = "no channel between GPUs of one host is in the log"
         elif others:
-            suspect = "configuration (NCCL_P2P_DISABLE/NCCL_P2P_LEVEL, IOMMU/ACS, container without shared PID/IPC) or missing NVLink"
+            suspect = (
+                "configuration (NCCL_P2P_DISABLE/NCCL_P2P_LEVEL, IOMMU/ACS, container without shared PID/IPC) "
+                "or missing NVLink"
+            )
             by_hand = [f"{k}={v}" for k, v in sorted(log.environment.items()) if k in _SLOW]
             suspect += f"; set in the environment: {', '.join(by_hand)}" if by_hand else ""
     found = [
