@@ -69,7 +69,7 @@ def _json(text: str) -> Iperf3:
         return _document(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ParseError(
-            f"iperf3 JSON: expected a whole document with start and end, found trouble at {str(error)[:80]!r}; run it again"
+            f"iperf3 JSON: expected a whole document with start and end, found {str(error)[:80]!r}; run it again"
         ) from error
 
 

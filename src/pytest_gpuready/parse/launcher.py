@@ -68,8 +68,8 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 _WORDS = (
     "srun: error", "slurmstepd", "ssh: ", "verification failed", "Permission denied", "CANCELLED", "launch f",
-    "MPI_ABORT", "MPI_Abort", "Signal: ", "mpirun: ", "prterun: ", "mpiexec: ", "oom", "Job step aborted", "Force Terminated",
-    "revoked", "sbatch: error", "salloc: error", "srun: fatal", "execve",
+    "MPI_ABORT", "MPI_Abort", "Signal: ", "mpirun: ", "prterun: ", "mpiexec: ", "oom", "Job step aborted",
+    "Force Terminated", "revoked", "sbatch: error", "salloc: error", "srun: fatal", "execve",
 )  # fmt: skip
 
 _OPENS = (

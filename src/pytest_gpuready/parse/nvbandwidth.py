@@ -86,7 +86,7 @@ def nvbandwidth(text: str) -> Bandwidths:
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ParseError(
-            f"nvbandwidth JSON: expected a whole document with testcases, found trouble at {str(error)[:80]!r}; run it again"
+            f"nvbandwidth JSON: expected a whole document with testcases, found {str(error)[:80]!r}; run it again"
         ) from error
 
 

@@ -18,6 +18,7 @@ TRUSTED_FROM = 256 * MIB
 """From this size on a low figure is the machine's; below, latency pulls healthy machines down too."""
 DOUBTED_FROM = 64 * MIB
 TOLERANCE = 0.03
+_DROP = "the NIC or PCIe path or flow control rather than one cable"
 
 
 def speed(measured: Measured, why_not: str, out: Judged) -> None:
@@ -67,7 +68,7 @@ def speed(measured: Measured, why_not: str, out: Judged) -> None:
                     value=drop,
                     unit="bytes",
                     outcome="observed",
-                    suspect="the NIC or PCIe path or flow control rather than one cable",
+                    suspect=_DROP,
                 )
             )
     out.not_covered.extend(_not_covered(measured, by_size, doubtful, floor))
@@ -114,8 +115,7 @@ def _held(
     if rails and rate and len(hosts) > 1:
         where += f"; {rails} x {rate:g} Gbit/s expected, the figure is worth {value / (rate / 8):.1f} rails"
     if (drop := _drop(by_size)) is not None:
-        where += f"; the sudden drop above {drop // MIB} MiB "
-            "points at the NIC or PCIe path or flow control rather than one cable"
+        where += f"; the sudden drop above {drop // MIB} MiB points at {_DROP}"
     return "fail", f"{measured.evidence}; {where}" if measured.evidence else where
 
 
