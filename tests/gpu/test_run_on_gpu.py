@@ -1,4 +1,7 @@
-"""Whole runs on a machine with NVIDIA GPUs: accepted, killed, continued, two at once. Run by hand: see conftest.py."""
+"""Whole runs on a machine with NVIDIA GPUs: accepted, killed, continued, two at once. Run by hand: see conftest.py.
+
+In a process of its own: beside a pytest that has used CUDA itself, every run finds a foreign process on the GPU.
+"""
 
 from __future__ import annotations
 
