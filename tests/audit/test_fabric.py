@@ -126,3 +126,132 @@ def test_no_damage_makes_a_bad_fabric_good(tmp_path: Path, number: str) -> None:
     """The failing port cases, cut and damaged anywhere, are read without an error and do not pass."""
     survives(tmp_path, number, lambda broken: not re.search("Initializing|Polling|Disabled|Rate: 200", broken))
     assert (CASES / number / "case.yaml").is_file()
+
+
+def test_congestion_and_relay_noise_are_no_link_errors() -> None:
+    """Case 068: two ports in one text are two ports; waits and relays are told and fail nothing."""
+    found = check_case("068")
+    assert values(found, "ib.PortXmitWait") == [22730118, 36510733]
+    assert [(f.part, f.value) for f in found if f.metric == "ib.PortRcvSwitchRelayErrors"] == [("Lid 1204 port 2", 7)]
+    assert values(found, "ib.ports_read") == [2]
+    assert suspects(found) == ""
+
+
+PERF = (CASES / "068" / "perfquery.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expect", "is_"),
+    [
+        (
+            "SymbolErrorCounter:..............0",
+            "SymbolErrorCounter:..............12",
+            {"max_symbol_errors": 10},
+            "fail",
+        ),
+        ("SymbolErrorCounter:..............0", "SymbolErrorCounter:..............9", {"max_symbol_errors": 10}, "pass"),
+        ("SymbolErrorCounter:..............0\n", "", {"max_symbol_errors": 10}, "not-measured"),
+        ("LinkDownedCounter:...............0", "LinkDownedCounter:...............3", {}, "fail"),
+        ("LinkDownedCounter:...............0", "LinkDownedCounter:...............1", {}, "pass"),
+        ("LinkErrorRecoveryCounter:........0", "LinkErrorRecoveryCounter:........1", {}, "fail"),
+        ("PortRcvErrors:...................0", "PortRcvErrors:...................9", {}, "fail"),
+        ("LinkDownedCounter:...............0", "LinkDownedCounter:...............x", {}, "not-measured"),
+        ("x", "x", {"max_effective_errors": 0}, "not-measured"),
+        ("x", "x", {"expected_ports": 3}, "not-measured"),
+    ],
+)
+def test_link_error_counters_are_judged(tmp_path: Path, old: str, new: str, expect: dict[str, int], is_: str) -> None:
+    """Each link error counter against its limit, or by what it is; a counter that is not there is not measured."""
+    assert outcome(read_text(tmp_path, "perfquery", PERF.replace(old, new), expect)) == is_
+
+
+def test_a_full_counter_never_passes(tmp_path: Path) -> None:
+    """A plain 8-bit counter at 255 says at least 255: over a limit it fails, under one it is not measured."""
+    text = "# Port counters: Lid 5 port 1 (CapMask: 0x1200)\nPortSelect:......................1\nLinkDownedCounter:...............255\n"
+    assert outcome(read_text(tmp_path, "perfquery", text, {"max_link_downed": 3})) == "fail"
+    assert outcome(read_text(tmp_path, "perfquery", text, {"max_link_downed": 300})) == "not-measured"
+
+
+def test_a_failed_query_is_not_measured(tmp_path: Path) -> None:
+    """What perfquery prints when the node does not answer, with its exit code, proves nothing."""
+    text = "perfquery: iberror: failed: classportinfo query\n"
+    assert outcome(read_text(tmp_path, "perfquery", text, {}, exit_code=255)) == "not-measured"
+
+
+def test_two_ends_are_one_cable() -> None:
+    """Case 070: exit code 1 means bad ports; ALL is no port; host and switch with the same flaps share a cable."""
+    found = check_case("070")
+    failed = {(f.part, f.metric): f.value for f in found if f.outcome == "fail" and f.part}
+    assert failed == {
+        ("gx-r02-n07 mlx5_2 port 1", "ib.symbol_errors"): 5120,
+        ("gx-r02-n07 mlx5_2 port 1", "ib.link_downed"): 4,
+        ("MF0;leaf-07:MQM9700/U1 port 33", "ib.link_downed"): 4,
+    }
+    assert values(found, "ib.ports_checked") == [130]
+    assert "the cable between gx-r02-n07 mlx5_2 and leaf-07 port 33" in suspects(found)
+    assert not [f for f in found if f.metric == "ib.exit_code"]
+
+
+CLEAN = (
+    "\n## Summary: 4 nodes checked, 0 bad nodes found\n"
+    "##          133 ports checked, 0 ports have errors beyond threshold\n"
+)
+TAIL = "## Thresholds: \n## Suppressed:\n"
+
+
+def test_a_scan_is_clean_only_when_it_ended(tmp_path: Path) -> None:
+    """No bad port and a whole summary pass; without its end, with unanswered queries or a bad exit code none does."""
+    assert outcome(read_text(tmp_path, "ibqueryerrors", CLEAN + TAIL, {}, exit_code=0)) == "pass"
+    assert outcome(read_text(tmp_path, "ibqueryerrors", CLEAN, {}, exit_code=0)) == "not-measured"
+    failures = CLEAN + "## Thresholds: \n##          2 PMA query failures\n## Suppressed:\n"
+    assert outcome(read_text(tmp_path, "ibqueryerrors", failures, {}, exit_code=0)) == "not-measured"
+    assert outcome(read_text(tmp_path, "ibqueryerrors", CLEAN + TAIL, {}, exit_code=255)) == "not-measured"
+    assert outcome(read_text(tmp_path, "ibqueryerrors", CLEAN + TAIL, {}, exit_code=1)) == "not-measured"
+
+
+def test_a_scan_with_loose_thresholds_does_not_answer_a_strict_question(tmp_path: Path) -> None:
+    """Ports under the scan's threshold are not listed, so a stricter limit is not measured; suppressed ones neither."""
+    loose = CLEAN + "## Thresholds: [SymbolErrorCounter = 10]\n## Suppressed:\n"
+    assert outcome(read_text(tmp_path, "ibqueryerrors", loose, {"max_symbol_errors": 0})) == "not-measured"
+    assert outcome(read_text(tmp_path, "ibqueryerrors", loose, {"max_symbol_errors": 10})) == "pass"
+    hidden = CLEAN + "## Thresholds: \n## Suppressed: LinkDownedCounter\n"
+    assert outcome(read_text(tmp_path, "ibqueryerrors", hidden, {"max_link_downed": 0})) == "not-measured"
+
+
+def test_a_scan_with_congestion_only_passes_and_tells(tmp_path: Path) -> None:
+    """PortXmitWait over its threshold makes the tool exit 1 and is no link error."""
+    text = (
+        'Errors for 0x200000 "leaf1"\n   GUID 0x200000 port ALL: [PortXmitWait == 77]\n'
+        "   GUID 0x200000 port 2: [PortXmitWait == 77 (77.000)]\n"
+        + CLEAN.replace("0 bad nodes", "1 bad nodes").replace("0 ports have", "1 ports have")
+        + TAIL
+    )
+    reading = read_text(tmp_path, "ibqueryerrors", text, {}, exit_code=1)
+    assert outcome(reading) == "pass"
+    assert values(list(reading.findings), "ib.PortXmitWait") == [77]
+
+
+def test_the_named_link_partner_names_the_cable(tmp_path: Path) -> None:
+    """With --report-port the scan says what is at the other end, even where only one end counts."""
+    text = (
+        'Errors for 0x200000 "leaf1"\n   GUID 0x200000 port 2: [SymbolErrorCounter == 77]\n'
+        "       Link info:      2   2[  ] ==( 4X        53.125 Gbps Active/  LinkUp)==>  "
+        '0x0000000000100004      5    1[  ] "node2 HCA-1" (Could be 12X )\n'
+        + CLEAN.replace("0 bad nodes", "1 bad nodes").replace("0 ports have", "1 ports have")
+        + TAIL
+    )
+    reading = read_text(tmp_path, "ibqueryerrors", text, {}, exit_code=1)
+    assert outcome(reading) == "fail"
+    assert "the cable between leaf1 port 2 and node2 HCA-1" in suspects(list(reading.findings))
+
+
+def test_counters_cut_or_damaged_never_pass_unearned(tmp_path: Path) -> None:
+    """perfquery passes only with both counters at 0 in what is left; a scan with bad ports never passes."""
+    survives(
+        tmp_path,
+        "068",
+        lambda broken: all(
+            re.search(rf"^{n}:\.+0+\s*$", broken, re.M) for n in ("SymbolErrorCounter", "LinkDownedCounter")
+        ),
+    )
+    survives(tmp_path, "070", lambda broken: False)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from pytest_gpuready.audit.reader import Reader
-from pytest_gpuready.audit.readers import ib_ports
+from pytest_gpuready.audit.readers import ib_errors, ib_ports
 
-READERS: tuple[Reader, ...] = (*ib_ports.READERS,)
+READERS: tuple[Reader, ...] = (*ib_ports.READERS, *ib_errors.READERS)
