@@ -17,7 +17,7 @@ KEPT = (
     "seconds.txt",
     "comparison.txt",
     "comparison.json",
-    "tests-gpu.txt",
+    "tests-gpu*.txt",
     "node.json",
     "nvml.json",
     "copies-*.json",
