@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pytest_gpuready.errors import ParseError
+from pytest_gpuready.parse.ethtool import parse_ethtool
+from pytest_gpuready.parse.perfquery import parse_perfquery
 from tests.audit.case_reading import (
     CASES,
     check_case,
@@ -167,7 +172,7 @@ def test_link_error_counters_are_judged(tmp_path: Path, old: str, new: str, expe
 
 def test_a_full_counter_never_passes(tmp_path: Path) -> None:
     """A plain 8-bit counter at 255 says at least 255: over a limit it fails, under one it is not measured."""
-    text = "# Port counters: Lid 5 port 1 (CapMask: 0x1200)\nPortSelect:......................1\nLinkDownedCounter:...............255\n"
+    text = "# Port counters: Lid 5 port 1 (CapMask: 0x1200)\nPortSelect:......1\nLinkDownedCounter:...............255\n"
     assert outcome(read_text(tmp_path, "perfquery", text, {"max_link_downed": 3})) == "fail"
     assert outcome(read_text(tmp_path, "perfquery", text, {"max_link_downed": 300})) == "not-measured"
 
@@ -255,3 +260,152 @@ def test_counters_cut_or_damaged_never_pass_unearned(tmp_path: Path) -> None:
         ),
     )
     survives(tmp_path, "070", lambda broken: False)
+
+
+def test_two_lanes_of_four_are_half_the_rate() -> None:
+    """Case 072: IB-HDR on 2x is 100, whatever the recommendation says; the -E- line is about an option."""
+    found = check_case("072")
+    rates = {f.part: f.value for f in found if f.metric == "mlxlink.rate"}
+    assert rates == {"mt4123_pciconf0": 200, "mt4123_pciconf1": 100}
+    assert {f.part: f.value for f in found if f.metric == "mlxlink.width"} == {
+        "mt4123_pciconf0": 4,
+        "mt4123_pciconf1": 2,
+    }
+    assert set(values(found, "mlxlink.speed")) == {"IB-HDR"}
+    assert "cable type (splitter/HDR100) or two dead lanes on mt4123_pciconf1" in suspects(found)
+    assert not [f for f in found if f.outcome == "not-measured"]
+
+
+def dump(**fields: str) -> str:
+    """One mlxlink dump with counters."""
+    told = {
+        "State": "Active",
+        "Physical state": "LinkUp",
+        "Speed": "IB-NDR",
+        "Width": "4x",
+        "Recommendation": "No issue was observed",
+        "Time Since Last Clear [Min]": "130.0",
+        "Symbol Errors": "0",
+        "Symbol BER": "15E-255",
+        "Effective Physical Errors": "0",
+        "Effective Physical BER": "15E-255",
+        "Raw Physical Errors Per Lane": "5121,4980,5240,4711",
+        "Raw Physical BER": "3E-8",
+        "Link Down Counter": "0",
+    } | {key.replace("_", " "): value for key, value in fields.items()}
+    return "\nOperational Info\n----------------\n" + "".join(f"{k:<32}: {v}\n" for k, v in told.items())
+
+
+ASKED = {"expected_rate_gbit_per_s": 400, "max_symbol_errors": 0, "max_link_downed": 0, "max_effective_errors": 0}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expect", "is_", "says"),
+    [
+        ({}, ASKED, "pass", ""),
+        ({"Symbol_Errors": "4"}, ASKED, "fail", "cable or transceiver of mlx5_3"),
+        ({"Symbol_Errors": "4"}, {}, "fail", "cable or transceiver of mlx5_3"),
+        ({"Symbol_Errors": "3"}, {}, "pass", ""),
+        ({"Symbol_Errors": "N/A"}, ASKED, "not-measured", "does not say this"),
+        ({"Symbol_BER": "5E-9"}, {}, "fail", "dirty optics"),
+        ({"Raw_Physical_BER": "5E-4"}, {}, "fail", "dirty optics"),
+        ({"Speed": "IB-HDR"}, ASKED, "fail", "forced speed"),
+        ({"Speed": "400G"}, ASKED, "pass", ""),
+        ({"Speed": "N/A"}, ASKED, "not-measured", "speed or width"),
+        ({"State": "Polling", "Recommendation": "Cable is unplugged"}, ASKED, "fail", "not plugged in"),
+        ({"State": "Disable", "Recommendation": "The port is closed by command"}, {}, "fail", "configuration"),
+        ({"Link_Down_Counter": "3"}, ASKED, "fail", "cable or transceiver of mlx5_3"),
+    ],
+)
+def test_a_link_is_judged_by_rate_and_errors(
+    tmp_path: Path, fields: dict[str, str], expect: dict[str, int], is_: str, says: str
+) -> None:
+    """State, lanes, counters and bit error rates, each against what was expected or its published limit; both forms."""
+    reading = read_text(tmp_path, "mlxlink", dump(**fields), expect, command="mlxlink -d mlx5_3 -c", exit_code=0)
+    assert outcome(reading) == is_
+    assert says in suspects(list(reading.findings))
+    told = dict(re.findall(r"^(.+?) +: (.*)$", dump(**fields), re.M))
+    lanes = {"Raw Physical Errors Per Lane": {"values": told.pop("Raw Physical Errors Per Lane").split(",")}}
+    document = {"result": {"output": {"Operational Info": told, "Counters": lanes}}, "status": {"code": 0}}
+    as_json = read_text(tmp_path, "mlxlink", json.dumps(document, indent=1), expect, command="mlxlink -d mlx5_3 --json")
+    assert outcome(as_json) == is_
+
+
+def test_equal_lanes_point_to_the_module() -> None:
+    """Case 074: the same count on every lane is the module, and lanes are not added to the total."""
+    found = check_case("074")
+    assert {f.part: f.value for f in found if f.outcome == "fail"} == {
+        "ens5f0np0 rx_symbol_err_phy": 9388104,
+        "ens5f0np0 rx_crc_errors_phy": 9410022,
+    }
+    assert values(found, "eth.lanes_equal") == ["true"]
+    assert "transceiver module as a whole (not supported or underpowered) on ens5f0np0" in suspects(found)
+    assert "fibre" not in suspects(found)
+
+
+def nic(**counters: int) -> str:
+    good = {"rx_crc_errors_phy": 0, "rx_symbol_err_phy": 0, "link_down_events_phy": 0, "rx_pcs_symbol_err_phy": 0}
+    return "NIC statistics:\n" + "".join(f"     {name}: {value}\n" for name, value in (good | counters).items())
+
+
+@pytest.mark.parametrize(
+    ("counters", "expect", "is_", "says"),
+    [
+        ({"rx_corrected_bits_phy": 88_000_000, "rx_err_lane_0_phy": 44_000_000}, {"max_symbol_errors": 0}, "pass", ""),
+        ({"rx_corrected_bits_phy": 10**9, "rx_bits_phy": 10**12}, {}, "fail", "dirty optics"),
+        ({"rx_corrected_bits_phy": 10**6, "rx_bits_phy": 10**12}, {}, "pass", ""),
+        (
+            {"rx_symbol_err_phy": 90, "rx_err_lane_0_phy": 0, "rx_err_lane_2_phy": 90},
+            {},
+            "fail",
+            "fibre or connector of lane 2",
+        ),
+        ({"rx_discards_phy": 90, "rx_prio3_pause": 7}, {"max_symbol_errors": 0}, "pass", ""),
+        ({"tx_pause_storm_error_events": 1}, {}, "fail", "not the cable"),
+        ({"module_high_temp": 1}, {}, "fail", "airflow"),
+        ({"link_down_events_phy": 1}, {"max_link_downed": 0}, "fail", "cable"),
+        ({"link_down_events_phy": 1}, {}, "pass", ""),
+        ({}, {"max_effective_errors": 0}, "pass", ""),
+        ({}, {"expected_ports": 1}, "not-measured", "does not answer"),
+    ],
+)
+def test_ethernet_counters_are_told_apart(
+    tmp_path: Path, counters: dict[str, int], expect: dict[str, int], is_: str, says: str
+) -> None:
+    """Corrected bits are fine, uncorrected ones are not, pauses and drops are congestion and not the cable."""
+    reading = read_text(tmp_path, "ethtool-S", nic(**counters), expect, command="ethtool -S eth4", exit_code=0)
+    assert outcome(reading) == is_
+    assert says in suspects(list(reading.findings))
+
+
+def test_a_card_without_counters_is_not_measured(tmp_path: Path) -> None:
+    """No statistics, or none of the asked kind, prove nothing."""
+    assert outcome(read_text(tmp_path, "ethtool-S", "no stats available\n", {}, exit_code=94)) == "not-measured"
+    virtual = "NIC statistics:\n     rx_queue_0_packets: 12\n"
+    assert outcome(read_text(tmp_path, "ethtool-S", virtual, {"max_symbol_errors": 0})) == "not-measured"
+    assert outcome(read_text(tmp_path, "ethtool-S", virtual, {})) == "not-measured"
+
+
+def test_links_cut_or_damaged_never_pass_unearned(tmp_path: Path) -> None:
+    """The failing link cases never pass; a good link passes only while its asked values are in the text."""
+    survives(tmp_path, "072", lambda broken: "2x" not in broken)
+    survives(tmp_path, "074", lambda broken: re.search(r"rx_(symbol_err|crc_errors)_phy:\s*\d{3}", broken) is None)
+    good = dump()
+    for broken in [*every_cut(good), *(damaged(good, seed) for seed in range(300))]:
+        if outcome(read_text(tmp_path, "mlxlink", broken, ASKED)) in ("pass", "marginal"):
+            for key in ("Symbol Errors", "Effective Physical Errors", "Link Down Counter"):
+                assert re.search(rf"^\s*{key}\s*:\s*0+\s*$", broken, re.M), broken
+
+
+def test_a_log_of_many_megabytes_is_read_line_by_line(tmp_path: Path) -> None:
+    """Counters are taken from a stream: no more lines are held than ports are known."""
+
+    def lines() -> Iterator[str]:
+        for port in range(1, 200):
+            yield f"# Port counters: Lid 5 port {port} (CapMask: 0x1200)"
+            yield from ("SymbolErrorCounter:..............0" for _ in range(500))
+
+    stream = lines()
+    assert len(parse_perfquery(stream)) == 199
+    with pytest.raises(ParseError):
+        parse_ethtool(f"     counter_{n}: 1" if n else "NIC statistics:" for n in range(10**6))
