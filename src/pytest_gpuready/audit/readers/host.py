@@ -50,7 +50,8 @@ def _read(given: Given) -> Reading:
     return Reading(findings=(*findings, *owed), not_covered=tuple(notes))
 
 
-def _judged(path: str, key: str, wanted: str, found: Sysctls, missing: dict[str, Missing], given: Given) -> Finding:
+def _judged(path: str, wanted: str, found: Sysctls, given: Given) -> Finding:
+    missing = {m.key: m for m in found.missing}
     value = found.values.get(path)
     suspect = ""
     outcome: Outcome = "not-measured"
