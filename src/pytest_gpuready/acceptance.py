@@ -333,7 +333,7 @@ class Acceptance:
                         command=result.command.line,
                         node=result.command.node,
                         exit_code=result.exit_code,
-                        size_bytes=len(result.stdout.encode()),
+                        size_bytes=len(result.stdout.encode("utf-8", "replace")),
                         started=result.started,
                         duration_s=result.duration_s,
                     )

@@ -121,7 +121,7 @@ class Store:
                 path = self._root / "evidence" / f"{digest(result)}.txt"
                 if not path.exists():
                     path.parent.mkdir(parents=True, exist_ok=True)
-                    write_atomically(path, result.stdout.encode())
+                    write_atomically(path, result.stdout.encode("utf-8", "replace"))
             path = self._path(key)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, msgspec.json.format(msgspec.json.encode(taken), indent=1))
@@ -159,7 +159,7 @@ class Store:
 
 def digest(result: CommandResult) -> str:
     """sha256 of what the command printed on stdout: the name of the evidence."""
-    return hashlib.sha256(result.stdout.encode()).hexdigest()
+    return hashlib.sha256(result.stdout.encode("utf-8", "replace")).hexdigest()
 
 
 def key_of(probe: str, part: str) -> str:
