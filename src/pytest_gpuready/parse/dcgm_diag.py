@@ -17,6 +17,7 @@ from pytest_gpuready.parse.dcgm_text import tables
 LARGEST = 16 * 2**20
 UNREACHABLE = re.compile(r"Error: unable to establish a connection to the specified host:[ \t]*(\S*)", re.IGNORECASE)
 _NOT_RUNTIME = re.compile(r"^Error: unable to establish a connection to the specified host", re.IGNORECASE)
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _ERROR_LINE = re.compile(r"^\s*(Error|PARSE ERROR|An error occurred|Err)\b.*", re.IGNORECASE)
 
 EXITS: dict[int, str] = {
@@ -57,6 +58,7 @@ def diag_run(stdout: str, stderr: str = "", exit_code: int | None = None) -> Dia
     """
     if len(stdout) > LARGEST:
         raise ParseError(f"dcgmi diag: expected at most {LARGEST // 2**20} MiB, found more; cut the log to one run")
+    stdout = _ANSI.sub("", stdout.lstrip("\ufeff"))
     found, around, doubts = documents(stdout)
     found = [document for document in found if is_diag(document)]
     return _from_json(found, around, doubts, exit_code) if found else _from_text(stdout, stderr, doubts, exit_code)
@@ -84,7 +86,7 @@ def _from_json(found: list[dict[str, Any]], around: str, doubts: list[str], exit
                 if "test_categories" not in (body_of(entry) or {}):
                     continue
             try:
-                new.append(pass_of(entry))
+                new.append(pass_of(entry, doubts))
             except ParseError:
                 doubts.append("a pass without results")
         if isinstance(iterations, list) and errors and new:
@@ -94,12 +96,11 @@ def _from_json(found: list[dict[str, Any]], around: str, doubts: list[str], exit
         passes += new
     if iterated and not overall:
         doubts.append("the overall result is missing")
-    if len(passes) > 1 and not iterated:
-        doubts.append("several runs in one text")
     errors += _reasons(around)
     return DiagRun(
         form="json",
         passes=tuple(passes),
+        iterated=iterated,
         overall=overall,
         runtime_errors=tuple(errors),
         unreachable_host=_unreachable(around),
@@ -121,6 +122,7 @@ def _from_text(stdout: str, stderr: str, doubts: list[str], exit_code: int | Non
         form="text",
         passes=run.passes,
         iterations_asked=run.iterations_asked,
+        iterated=run.iterations_asked is not None,
         overall=run.overall,
         runtime_errors=tuple(reasons),
         unreachable_host=host,

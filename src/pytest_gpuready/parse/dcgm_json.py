@@ -15,7 +15,6 @@ from pytest_gpuready.errors import ParseError
 from pytest_gpuready.parse.dcgm_messages import gpu_of
 from pytest_gpuready.parse.dcgm_run import DiagError, DiagPass, Entity, EntityResult, Status, TestRun, status_of
 
-_BEGINS = re.compile(r"^\s*\{", re.MULTILINE)
 _BODIES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 TEXT_AT_MOST = 4000
 DOCUMENTS_AT_MOST = 100
@@ -42,13 +41,12 @@ def documents(text: str) -> tuple[list[dict[str, Any]], str, list[str]]:
 
     decoder = json.JSONDecoder(object_pairs_hook=pairs)
     at = failures = 0
-    while len(found) < DOCUMENTS_AT_MOST and (begin := _BEGINS.search(text, at)):
-        around.append(text[at : begin.start()])
-        start = begin.end() - 1
+    while len(found) < DOCUMENTS_AT_MOST and (start := text.find("{", at)) >= 0:
+        around.append(text[at:start])
         try:
             document, at = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            document, at = None, begin.end()
+            document, at = None, start + 1
             failures += 1
             if any(f'"{key}"' in text[start : start + MARK_WITHIN] for key in (*_BODIES, "iterations")):
                 doubts.append("the JSON breaks off or is damaged")
@@ -104,8 +102,8 @@ def is_diag(document: dict[str, Any]) -> bool:
     return body_of(document) is not None or isinstance(document.get("iterations"), list)
 
 
-def pass_of(document: dict[str, Any]) -> DiagPass:
-    """One pass from a result document.
+def pass_of(document: dict[str, Any], doubts: list[str]) -> DiagPass:
+    """One pass from a result document; what is lost in it goes to `doubts`.
 
     Raises:
         ParseError: there are no tests in it.
@@ -116,11 +114,15 @@ def pass_of(document: dict[str, Any]) -> DiagPass:
         raise ParseError("dcgmi diag JSON: expected test_categories, found none; see the text around it")
     tests: list[TestRun] = []
     for category in categories:
-        if not isinstance(category, dict):
+        listed = category.get("tests") if isinstance(category, dict) else None
+        if not isinstance(listed, list) or not listed:
+            doubts.append("a category without tests")
             continue
         name = category.get("category")
-        for test in category.get("tests") or () if isinstance(category.get("tests"), list) else ():
-            if isinstance(test, dict):
+        for test in listed:
+            if not isinstance(test, dict):
+                doubts.append("a test that is no object")
+            else:
                 tests.append(_test(test, name if isinstance(name, str) else "", _BODIES[0] in document))
     metadata = document.get("metadata")
     head = metadata if isinstance(metadata, dict) else document

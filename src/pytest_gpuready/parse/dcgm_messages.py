@@ -94,14 +94,13 @@ _WORDINGS: tuple[tuple[str, int], ...] = (
     (r"Fabric State is", 123),
     (r"\bIMEX\b.*status is", 122),
 )
-_BY_WORDING = tuple((re.compile(words, re.IGNORECASE), number) for words, number in _WORDINGS)
 _GPU = re.compile(r"\bGPU\s?#?(\d{1,4})(?!\d)")
 _LINK_DOWN = re.compile(r"GPU (\d{1,4})'s NvLink link (\d{1,3}) is currently down")
 
 
 def error_id(text: str) -> int | None:
     """The id that DCGM gives to such a message, None where the words are not known."""
-    return next((number for pattern, number in _BY_WORDING if pattern.search(text)), None)
+    return next((number for words, number in _WORDINGS if re.search(words, text, re.IGNORECASE)), None)
 
 
 def gpu_of(text: str) -> int | None:
@@ -134,7 +133,7 @@ _NUM = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    pattern: re.Pattern[str]
+    pattern: str
     name: str
     unit: str
     floor: bool = True
@@ -143,51 +142,49 @@ class _Shape:
 # Group 1 is the value, group 2 (where there is one) the limit; a group called "which" goes into the name.
 _SHAPES: tuple[_Shape, ...] = (
     _Shape(
-        re.compile(rf"in direction (?P<which>\w+) of {_NUM} did not exceed minimum required bandwidth of {_NUM}"),
+        rf"in direction (?P<which>\w+) of {_NUM} did not exceed minimum required bandwidth of {_NUM}",
         "{which}.bandwidth",
         "GB/s",
     ),
     _Shape(
-        re.compile(rf"Latency type (?P<which>\w+) of GPU \d+ value {_NUM} exceeded maximum allowed latency of {_NUM}"),
+        rf"Latency type (?P<which>\w+) of GPU \d+ value {_NUM} exceeded maximum allowed latency of {_NUM}",
         "{which}.latency",
         "us",
         floor=False,
     ),
-    _Shape(re.compile(rf"hermal violations totaling {_NUM} seconds"), "thermal_violation", "s"),
-    _Shape(re.compile(rf"started at {_NUM} seconds into the test"), "violation_start", "s"),
-    _Shape(re.compile(rf"starting {_NUM} seconds into the test"), "violation_start", "s"),
+    _Shape(rf"hermal violations totaling {_NUM} seconds", "thermal_violation", "s"),
+    _Shape(rf"started at {_NUM} seconds into the test", "violation_start", "s"),
+    _Shape(rf"starting {_NUM} seconds into the test", "violation_start", "s"),
     _Shape(
-        re.compile(rf"link generation {_NUM}, which is below the minimum allowed link generation of {_NUM}"),
+        rf"link generation {_NUM}, which is below the minimum allowed link generation of {_NUM}",
         "link.generation",
         "",
     ),
-    _Shape(re.compile(rf"link width {_NUM}X, which is below the minimum allowed link \w+ of {_NUM}"), "link.width", ""),
-    _Shape(re.compile(rf"memory bandwidth of {_NUM} GB/s, failing to meet {_NUM} GB/s"), "memory.bandwidth", "GB/s"),
-    _Shape(re.compile(rf"stress level of {_NUM} did not reach desired stress level of {_NUM}"), "stress_level", ""),
-    _Shape(re.compile(rf"Max power of {_NUM} did not reach desired power minimum \S+ of {_NUM}"), "power", "W"),
+    _Shape(rf"link width {_NUM}X, which is below the minimum allowed link \w+ of {_NUM}", "link.width", ""),
+    _Shape(rf"memory bandwidth of {_NUM} GB/s, failing to meet {_NUM} GB/s", "memory.bandwidth", "GB/s"),
+    _Shape(rf"stress level of {_NUM} did not reach desired stress level of {_NUM}", "stress_level", ""),
+    _Shape(rf"Max power of {_NUM} did not reach desired power minimum \S+ of {_NUM}", "power", "W"),
     _Shape(
-        re.compile(
-            rf"Detected {_NUM} (?P<which>[A-Za-z_][\w ]*?) for GPU \d+(?: which is above the threshold {_NUM})?"
-        ),
+        rf"Detected {_NUM} (?P<which>[A-Za-z_][\w ]*?) for GPU \d+(?: which is above the threshold {_NUM})?",
         "{which}",
         "",
         floor=False,
     ),
-    _Shape(re.compile(rf"Found {_NUM} faulty memory elements"), "faulty_elements", ""),
-    _Shape(re.compile(rf"Only {_NUM} NvLinks are up out of the expected {_NUM}"), "nvlinks_up", ""),
-    _Shape(re.compile(rf"allocate at least {_NUM}% of GPU memory"), "allocation_asked", "%"),
+    _Shape(rf"Found {_NUM} faulty memory elements", "faulty_elements", ""),
+    _Shape(rf"Only {_NUM} NvLinks are up out of the expected {_NUM}", "nvlinks_up", ""),
+    _Shape(rf"allocate at least {_NUM}% of GPU memory", "allocation_asked", "%"),
     # What passing tests say of themselves (info).
-    _Shape(re.compile(rf"GPU to Host bandwidth:\s*{_NUM} GB/s"), "d2h.bandwidth", "GB/s"),
-    _Shape(re.compile(rf"Host to GPU bandwidth:\s*{_NUM} GB/s"), "h2d.bandwidth", "GB/s"),
-    _Shape(re.compile(rf"bidirectional bandwidth:\s*{_NUM} GB/s"), "bidirectional.bandwidth", "GB/s"),
-    _Shape(re.compile(rf"GPU to Host latency:\s*{_NUM} us"), "d2h.latency", "us"),
-    _Shape(re.compile(rf"Host to GPU latency:\s*{_NUM} us"), "h2d.latency", "us"),
-    _Shape(re.compile(rf"bidirectional latency:\s*{_NUM} us"), "bidirectional.latency", "us"),
-    _Shape(re.compile(rf"Allocated \d+ bytes \({_NUM}%\)"), "allocated", "%"),
-    _Shape(re.compile(rf"calculated at approximately {_NUM} gigaflops"), "gflops", "GFLOP/s"),
-    _Shape(re.compile(rf"max power: {_NUM} W"), "power.max", "W"),
-    _Shape(re.compile(rf"average power usage: {_NUM} W"), "power.mean", "W"),
-    _Shape(re.compile(rf"relative stress level\s+{_NUM}"), "stress_level", ""),
+    _Shape(rf"GPU to Host bandwidth:\s*{_NUM} GB/s", "d2h.bandwidth", "GB/s"),
+    _Shape(rf"Host to GPU bandwidth:\s*{_NUM} GB/s", "h2d.bandwidth", "GB/s"),
+    _Shape(rf"bidirectional bandwidth:\s*{_NUM} GB/s", "bidirectional.bandwidth", "GB/s"),
+    _Shape(rf"GPU to Host latency:\s*{_NUM} us", "d2h.latency", "us"),
+    _Shape(rf"Host to GPU latency:\s*{_NUM} us", "h2d.latency", "us"),
+    _Shape(rf"bidirectional latency:\s*{_NUM} us", "bidirectional.latency", "us"),
+    _Shape(rf"Allocated \d+ bytes \({_NUM}%\)", "allocated", "%"),
+    _Shape(rf"calculated at approximately {_NUM} gigaflops", "gflops", "GFLOP/s"),
+    _Shape(rf"max power: {_NUM} W", "power.max", "W"),
+    _Shape(rf"average power usage: {_NUM} W", "power.mean", "W"),
+    _Shape(rf"relative stress level\s+{_NUM}", "stress_level", ""),
 )
 
 
@@ -198,7 +195,7 @@ def numbers(text: str) -> tuple[Number, ...]:
     """
     found: dict[str, Number] = {}
     for shape in _SHAPES:
-        match = shape.pattern.search(text)
+        match = re.search(shape.pattern, text)
         if match is None:
             continue
         which = match.groupdict().get("which")

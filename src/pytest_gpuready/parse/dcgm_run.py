@@ -95,16 +95,44 @@ class TestRun:
         return tuple(part for part in dict.fromkeys(parts) if parts.count(part) > 1)
 
     @property
+    def software_check(self) -> bool:
+        """Whether it is one of the software checks that 4.x calls "software": one result for all GPUs."""
+        return is_software_check(self.name)
+
+    @property
     def key(self) -> str:
         """The name that 4.x gives to this test, whatever version printed it."""
         return canonical(self.name)
 
+
+_SOFTWARE_CHECKS = frozenset(
+    (
+        "blacklist",
+        "denylist",
+        "nvml_library",
+        "cuda_main_library",
+        "cuda_runtime_library",
+        "cuda_toolkit_library",
+        "permissions_and_os_blocks",
+        "persistence_mode",
+        "environment_variables",
+        "page_retirement",
+        "page_retirement/row_remap",
+        "graphics_processes",
+        "inforom",
+    )
+)
 
 _OLD_NAMES = {
     "gpu_memory": "memory",
     "eud_test": "eud",
     "cpu_eud_test": "cpu_eud",
 }
+
+
+def is_software_check(name: str) -> bool:
+    """Whether 3.x and before print this name for a software check."""
+    return canonical(name) in _SOFTWARE_CHECKS
 
 
 def canonical(name: str) -> str:
@@ -148,7 +176,7 @@ class DiagPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagRun:
-    """All that a run printed. Empty texts and tuples mean that there was none of it.
+    """All that a run printed. Empty texts and tuples mean that there was none of it. `iterated`: run by --iterations.
 
     `unreachable_host`: the host that was asked for and did not answer; every result then is of the machine where
     dcgmi ran. `copied`: passes that only repeat the one before (dcgmi does that when a pass ends without results);
@@ -158,6 +186,7 @@ class DiagRun:
     form: str
     passes: tuple[DiagPass, ...] = ()
     iterations_asked: int | None = None
+    iterated: bool = False
     overall: str = ""
     runtime_errors: tuple[str, ...] = ()
     unreachable_host: str = ""

@@ -11,7 +11,16 @@ import re
 from dataclasses import dataclass, field
 
 from pytest_gpuready.parse.dcgm_messages import gpu_of
-from pytest_gpuready.parse.dcgm_run import DiagError, DiagPass, Entity, EntityResult, Status, TestRun, status_of
+from pytest_gpuready.parse.dcgm_run import (
+    DiagError,
+    DiagPass,
+    Entity,
+    EntityResult,
+    Status,
+    TestRun,
+    is_software_check,
+    status_of,
+)
 
 CHUNK = 45
 """Characters of a message in one row."""
@@ -201,8 +210,8 @@ def _test(test: _Test, doubts: list[str]) -> TestRun:
         )
     # From 4.0 the test's own row is a summary beside the entities; before, the row is the result itself.
     own = status_of(test.said)
-    by_entity = bool(test.results) and own is not Status.UNREADABLE and " - " not in test.said
-    if not test.results:
+    by_entity = (bool(test.results) or not is_software_check(test.name)) and " - " not in test.said
+    if not test.results and not by_entity:
         results = [EntityResult(entity=None, number=None, status=own, errors=tuple(errors), info=tuple(info))]
         errors, info = [], []
     return TestRun(

@@ -35,12 +35,12 @@ class Asked:
     ignored: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
 
-    def expected_tests(self, version: str) -> tuple[str, ...]:
-        """4.x names of the tests that were asked for by level or name; without the software checks."""
+    def of_level(self, version: str) -> tuple[str, ...]:
+        """4.x names of the tests that the level holds in this version; without the software checks."""
         names = [n for level, tests in LEVEL_TESTS if level <= self.level for n in tests]
         if re.match(r"[1-3]\.", version) and "nvbandwidth" in names:
             names.remove("nvbandwidth")
-        return (*names, *self.tests)
+        return tuple(names)
 
 
 def asked(command: str) -> Asked:

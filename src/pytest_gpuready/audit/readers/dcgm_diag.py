@@ -49,23 +49,6 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
 _BY_EXIT = {1: "the command line of dcgmi", 254: "the command line of dcgmi"}
 
 
-def recognise_json(head: str) -> int:
-    """Sure where an object at a line's start holds one of the two bodies that only dcgmi diag has."""
-    body = re.search(r'^\s*"DCGM (?:GPU )?Diagnostic"\s*:', head, re.MULTILINE) or re.search(
-        r'^\{.{0,200}?"DCGM (?:GPU )?Diagnostic"\s*:', head, re.MULTILINE | re.DOTALL
-    )
-    return 95 if body and re.search(r"^\s*\{", head, re.MULTILINE) else 0
-
-
-def recognise_text(head: str) -> int:
-    """Sure where the table's own header row stands at a line's start; dcgmi's own error lines will do."""
-    if re.search(r"^\s*\|\s*Diagnostic\s+\|\s*Result\s+\|", head, re.MULTILINE):
-        return 95
-    if re.search(r"^\s*Error: Unable to complete diagnostic for ", head, re.MULTILINE):
-        return 80
-    return 60 if re.search(r"^\s*Successfully ran diagnostic for group", head, re.MULTILINE) else 0
-
-
 def read(given: Given) -> Reading:
     """Every finding on the run, then what it does not cover."""
     text, whole = given.text()
@@ -82,7 +65,7 @@ def read(given: Given) -> Reading:
         *tests,
         *expected_findings(run, given, wish),
         *_precision(run, wish),
-        *exit_status(run, failed),
+        *exit_status(run, explained=failed or bool(run.runtime_errors)),
     ]
     if run.driver:
         findings.append(Finding(metric="dcgm.driver", outcome="observed", value=run.driver))

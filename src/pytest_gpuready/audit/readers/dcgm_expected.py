@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pytest_gpuready.audit.expect import Expectations
 from pytest_gpuready.audit.reader import Given
-from pytest_gpuready.audit.readers.dcgm_asked import Asked
+from pytest_gpuready.audit.readers.dcgm_asked import LEVEL_TESTS, Asked
 from pytest_gpuready.audit.report import Finding, Outcome
 from pytest_gpuready.parse.dcgm_diag import exit_meaning
 from pytest_gpuready.parse.dcgm_run import DiagPass, DiagRun, canonical
@@ -54,6 +54,7 @@ def expected_findings(run: DiagRun, given: Given, asked: Asked) -> list[Finding]
         *_gpus(run, expect, asked, elsewhere=elsewhere),
         *_model(run, expect, elsewhere=elsewhere),
         *_required(run, expect, elsewhere=elsewhere),
+        *_named(run, asked, expect, elsewhere=elsewhere),
         *_iterations(run, expect, asked),
         *_nvlinks(run, expect, asked),
         *unanswered(expect, HANDLED, "dcgmi diag"),
@@ -76,12 +77,12 @@ def unanswered(expect: Expectations, handled: tuple[str, ...], tool: str) -> lis
     ]
 
 
-def exit_findings(exit_code: int | None, failed: bool, metric: str, meaning: Callable[[int], str]) -> list[Finding]:
+def exit_findings(exit_code: int | None, explained: bool, metric: str, meaning: Callable[[int], str]) -> list[Finding]:
     """An exit code other than 0 is explained by a failure that is shown, or else nothing is proven."""
     if not exit_code:
         return []
     value = f"{exit_code} ({meaning(exit_code)})"
-    if failed:
+    if explained:
         return [Finding(metric=metric, outcome="observed", value=value)]
     return [
         Finding(
@@ -95,9 +96,9 @@ def exit_findings(exit_code: int | None, failed: bool, metric: str, meaning: Cal
     ]
 
 
-def exit_status(run: DiagRun, failed: bool) -> list[Finding]:
-    """The exit code of dcgmi diag."""
-    return exit_findings(run.exit_code, failed, "dcgm.exit_status", exit_meaning)
+def exit_status(run: DiagRun, *, explained: bool) -> list[Finding]:
+    """The exit code of dcgmi diag; `explained`: a failure or a reason why nothing ran is shown."""
+    return exit_findings(run.exit_code, explained, "dcgm.exit_status", exit_meaning)
 
 
 def _host(run: DiagRun, expect: Expectations, asked: Asked, command: str) -> list[Finding]:
@@ -230,6 +231,44 @@ def _required(run: DiagRun, expect: Expectations, *, elsewhere: bool) -> list[Fi
             )
         )
     return found
+
+
+def _named(run: DiagRun, asked: Asked, expect: Expectations, *, elsewhere: bool) -> list[Finding]:
+    """Tests that the command names and the output lacks, and levels of which nothing ran."""
+    required = {canonical(str(name)) for name in expect.list("required_tests") or ()}
+    seen = {test.key for one in run.passes for test in one.tests}
+    if not run.passes or elsewhere:
+        return []
+    empty = [level for level, tests in LEVEL_TESTS if level <= asked.level and not seen & set(tests)]
+    return [
+        *(
+            Finding(
+                metric=f"dcgm.level{level}",
+                outcome="not-measured",
+                expected=f"tests of level {level}",
+                source="the command",
+                suspect=f"no test that level {level} adds is in the output",
+                advice="keep all of the output; clear what stopped the run and run it again",
+            )
+            for level in empty
+        ),
+        *_unseen(asked, seen | required),
+    ]
+
+
+def _unseen(asked: Asked, known: set[str]) -> list[Finding]:
+    return [
+        Finding(
+            metric=f"dcgm.{name}",
+            outcome="not-measured",
+            expected="Pass",
+            source="the command",
+            suspect=f"{name} was asked for by name and is absent from the output",
+            advice="install DCGM's packages (core and proprietary) and run the test again",
+        )
+        for name in asked.tests
+        if canonical(name) not in known
+    ]
 
 
 def _iterations(run: DiagRun, expect: Expectations, asked: Asked) -> list[Finding]:

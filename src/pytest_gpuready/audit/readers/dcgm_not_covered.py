@@ -39,13 +39,14 @@ def not_covered(run: DiagRun, asked: Asked, expect: Expectations) -> tuple[str, 
         said.append(f"{run.unreachable_host}: nothing in this output is about it")
     skipped = [t.name for t in tests if t.summary is Status.SKIP or any(r.status is Status.SKIP for r in t.results)]
     said += [f"skipped, so not tested: {', '.join(dict.fromkeys(skipped))}"] if skipped else []
-    absent = [name for name in asked.expected_tests(run.version) if name not in keys]
+    absent = [name for name in asked.of_level(run.version) if name not in keys]
     if absent:
         said.append(f"asked for, but absent from the output and so not tested: {', '.join(absent)} (package missing?)")
-    hardware = {test.key for test in tests if test.category != "Deployment" and test.key != "software"}
+    software = {test.key for test in tests if test.software_check or test.key == "software"}
+    hardware = keys - software
     if not hardware:
         said.append(_SOFTWARE_ONLY)
-    if any(test.category == "Deployment" and test.failed for test in tests) and not hardware:
+    if any(test.key in software and test.failed for test in tests) and not hardware:
         said.append("a failing software check stops the tests after it: they did not run")
     ran = {t.key for t in tests if any(r.status not in (Status.SKIP, Status.NOT_RUN) for r in t.results)}
     said += [text for key, text in _BLIND.items() if key in ran and not (key == "pcie" and _strict_pcie(asked))]
@@ -65,6 +66,8 @@ def not_covered(run: DiagRun, asked: Asked, expect: Expectations) -> tuple[str, 
         said.append(f"errors ignored by --ignoreErrorCodes {asked.ignored}: they read Pass")
     if hardware and not keys & {"nccl_tests", "nvbandwidth"}:
         said.append("NVLink and NVSwitch bandwidth between GPUs was not tested")
+    if len(run.passes) > 1 and not run.iterated:
+        said.append("whether the several runs in this text are of one machine: they are read together")
     if expect.count("expected_gpus") is None and expect.count("gpus_per_node") is None:
         said.append("whether all GPUs of the node are in the output: expected_gpus was not given")
     return tuple(said)

@@ -36,11 +36,6 @@ _WHERE = "baseboard, NVSwitch port or bridge"
 _CUT = "output cut or damaged"
 
 
-def recognise(head: str) -> int:
-    """Sure where one of the two titles stands at a line's start."""
-    return 95 if _STATES.search(head) else 90 if _COUNTERS.search(head) else 0
-
-
 def read(given: Given) -> Reading:
     """States or counters; a failing exit code proves nothing by itself."""
     try:

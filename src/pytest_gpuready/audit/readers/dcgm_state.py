@@ -14,26 +14,8 @@ from pytest_gpuready.parse.dcgm_messages import error_id
 from pytest_gpuready.parse.dcgmi_discovery import Discovery, discovery
 from pytest_gpuready.parse.dcgmi_health import WORDS, Health, health
 
-_HEALTH = re.compile(r"^\s*[|\"]?\s*Health (?:Monitor Report|monitor systems)", re.MULTILINE)
-_DISCOVERY = re.compile(r"^\s*\d{1,5} GPUs? found\b", re.MULTILINE)
-_NO_ENGINE = re.compile(r"^\s*Error: Unable to connect to host engine", re.MULTILINE)
 _VERSION = re.compile(r"^\s*dcgmi\s+version:\s*(\d[\w.]*)\s*$", re.MULTILINE)
 _BLIND = "what was before the watches: Healthy has been printed beside a failed row remap and double-bit errors"
-
-
-def recognise_health(head: str) -> int:
-    """Sure where the report's title or the answer to `health -s` begins a line."""
-    return 90 if _HEALTH.search(head) else 0
-
-
-def recognise_discovery(head: str) -> int:
-    """Sure by its sentence; the error of a missing host engine alone could be of any dcgmi command."""
-    return 90 if _DISCOVERY.search(head) else 50 if _NO_ENGINE.search(head) else 0
-
-
-def recognise_version(head: str) -> int:
-    """Sure where a line is nothing but the version."""
-    return 90 if _VERSION.search(head) else 0
 
 
 def read_version(given: Given) -> Reading:
@@ -72,6 +54,8 @@ def _health(seen: Health, whole: bool) -> list[Finding]:
     if not seen.overall and not seen.errors and seen.just_set and seen.complete:
         return [Finding(metric="dcgm.health.watches", outcome="observed", value="set")]
     found = [_nothing("dcgm.health", error, None) for error in seen.errors]
+    if seen.errors and not seen.overall:
+        return found
     outcome: Outcome = {"Healthy": "pass", "Warning": "fail", "Failure": "fail"}.get(seen.overall, "not-measured")  # type: ignore[assignment]
     suspect = "" if seen.overall in WORDS else "DCGM's word for the overall health cannot be read"
     if outcome == "pass" and seen.just_set:
@@ -132,6 +116,8 @@ def read_discovery(given: Given) -> Reading:
 def _discovery(seen: Discovery, given: Given) -> list[Finding]:
     expect = given.expect
     found = [_nothing("dcgm.gpus", error, None) for error in seen.errors]
+    if seen.errors and seen.count is None:
+        return found
     wanted = expect.count("expected_gpus")
     wanted = expect.count("gpus_per_node") if wanted is None else wanted
     outcome: Outcome = "observed" if wanted is None else "pass" if seen.count == wanted else "fail"

@@ -17,6 +17,8 @@ from pytest_gpuready.parse.dcgm_run import SUPPRESSED, DiagError, DiagPass, Diag
 OWN = "DCGM's own verdict"
 NVLINK_DOWN = 14
 TEXT_SHOWN = 400
+_OF_THE_NODE = ("nccl_tests",)
+"""Tests that may have one result for the node; a Pass of any other needs the results of its GPUs."""
 _BAD = (Status.FAIL, Status.WARN)
 _AGAIN = "run the test again on all GPUs"
 _ALLOW = "allow the test, or use a configuration that knows this GPU"
@@ -114,11 +116,11 @@ def _rows(test: TestRun, one: DiagPass, expect: Expectations) -> list[Row]:
 
 def _without_results(test: TestRun) -> Row:
     """A test whose summary is all that there is."""
-    if test.summary is Status.PASS and not test.nulls:
+    if test.summary is Status.PASS and not test.nulls and test.key in _OF_THE_NODE:
         return Row(test=test, part="", outcome="pass", value="Pass", info=test.info)
     if test.summary is Status.SKIP:
         return Row(test=test, part="", outcome="not-measured", value="Skip", suspect=_skipped(test), advice=_ALLOW)
-    return Row(test=test, part="", outcome="not-measured", value=None, suspect=f"{test.name} did not run")
+    return Row(test=test, part="", outcome="not-measured", value=None, suspect=f"no GPU has a result of {test.name}")
 
 
 def _absent(test: TestRun, one: DiagPass) -> list[Row]:
@@ -126,8 +128,7 @@ def _absent(test: TestRun, one: DiagPass) -> list[Row]:
     says = {part: "two results for one part" for part in test.twice() if part}
     tested = {result.number for result in test.results if result.entity == "GPU"}
     missing: list[int] = []
-    one_for_all = test.category == "Deployment" and test.key != "software"  # 3.x: names a GPU only where it failed
-    if tested and None not in tested and not one_for_all:
+    if tested and None not in tested and not test.software_check:  # those name a GPU only where it failed
         missing = [number for number in one.gpu_numbers() if number not in tested]
         for number in missing:
             says[f"GPU {number}"] = f"GPU {number}: no result of {test.name} (null or left out: it did not run there)"
@@ -267,9 +268,9 @@ def _name(number: int | None, names: tuple[str, ...]) -> str | None:
 
 def _deployment(rows: dict[tuple[str, str], list[Row]], *, elsewhere: bool) -> list[Finding]:
     """Up to 3.x the software checks are separate tests; one finding says how all of them went."""
-    checks = [row for same in rows.values() for row in same if row.test.category == "Deployment"]
+    checks = [row for same in rows.values() for row in same if row.test.software_check]
     names = {row.test.name for row in checks}
-    if not names or names == {"software"}:
+    if not names:
         return []
     outcome = worst(row.outcome for row in checks)
     bad = {row.test.name for row in checks if row.outcome != "pass"}
