@@ -18,7 +18,7 @@ from pytest_gpuready.errors import ParseError
 
 _TEXT_ROW = re.compile(
     r"\[\s*(?P<id>SUM|\d+)\](?:\[(?P<role>[TR]X-[CS])\])?\s+(?P<from>\d+(?:\.\d+)?)-\s*(?P<to>\d+(?:\.\d+)?)\s+sec\s+"
-    r"[\d.]+\s+\w+\s+(?P<rate>\d+(?:\.\d+)?)\s+(?P<unit>[KMGT]?bits)/sec(?:\s+(?P<retr>\d+))?"
+    r"[\d.]+\s+\w+\s+(?P<rate>\d+(?:\.\d+)?)\s+(?P<unit>[KMGT]?bits)/sec(?:\s+(?P<retr>\d+)(?=\s))?"
     r"(?P<rest>.*?)\s+(?P<end>sender|receiver)\s*$"
 )
 _SCALE = {"bits": 1e-9, "Kbits": 1e-6, "Mbits": 1e-3, "Gbits": 1.0, "Tbits": 1e3}

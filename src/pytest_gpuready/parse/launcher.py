@@ -60,7 +60,6 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("ssh", r"ssh: connect to host (?P<node>\S+) port \d+: (?P<reason>.+)"),
         ("ssh", r"ssh: Could not resolve hostname (?P<node>[^\s:]+): (?P<reason>.+)"),
         ("ssh", r"(?P<reason>Host key verification failed|Permission denied \(publickey.*)"),
-        ("aborted", r"MPI_ABORT was invoked on rank (?P<rank>\d+) in communicator .*? with errorcode (?P<exit>-?\d+)"),
         ("aborted", r"^\[(?P<node>[^\s:\]]+):\d+\] Signal: (?P<reason>[\w ]+) \((?P<signal>\d+)\)"),
         ("aborted", r"application called MPI_Abort\(.*?, (?P<exit>-?\d+)\) - process (?P<rank>\d+)"),
         ("setup", r"(?:prterun|mpirun|mpiexec): (?P<reason>(?:killing job|command not found|Forwarding signal).*)"),
@@ -73,16 +72,18 @@ _WORDS = (
 )  # fmt: skip
 
 _OPENS = (
-    "noticed that process rank", "detected that one or more processes", "lost communication", "BAD TERMINATION",
-    "not enough slots", "unable to launch the specified", "unable to find the specified", "unable to reliably start",
-    "unexpectedly failed", "attempt to run as root", "MPI_INIT fail", "exited on signal", "was unable to start",
-    "APPLICATION TERMINATED WITH THE EXIT STRING", "All nodes which are allocated",
+    "MPI_ABORT was invoked", "noticed that process rank", "detected that one or more processes",
+    "lost communication", "BAD TERMINATION", "not enough slots", "unable to launch the specified",
+    "unable to find the specified", "unable to reliably start", "unexpectedly failed", "attempt to run as root",
+    "MPI_INIT fail", "exited on signal", "was unable to start", "APPLICATION TERMINATED WITH THE EXIT STRING",
+    "All nodes which are allocated",
 )  # fmt: skip
 _SIGNAL = re.compile(
     r"process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S+) exited on signal (?P<signal>\d+)"
     r"(?: \((?P<reason>[^)]*)\))?"
 )
 _STATUS = re.compile(r"Process name: \[\S*?,(?P<rank>\d+)\]\s+Exit code: (?P<exit>-?\d+)")
+_ABORT = re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+) in communicator .*? with errorcode (?P<exit>-?\d+)")
 _LOST = re.compile(r"Remote daemon: \[\S+\] on node (?P<node>\S+)")
 _HYDRA = re.compile(
     r"(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<node>\S+).*?"
@@ -103,6 +104,8 @@ class Launcher:
     def take(self, line: str) -> bool:
         """True where the line belonged to a launcher's message."""
         text = line.strip()
+        if self._paragraph and (text.startswith(("srun: ", "slurmstepd: ", ".. ")) or ": Test " in text):
+            self._end()
         if self._paragraph:
             if _rule(text) or len(self._paragraph) >= PARAGRAPH_LINES:
                 self._end()
@@ -129,6 +132,8 @@ class Launcher:
             self._add(_of_paragraph(joined))
 
     def _add(self, event: Event) -> None:
+        if len(self.events) >= EVENTS_AT_MOST:
+            return
         for index, known in enumerate(self.events):
             same_job = event.step and known.step and event.step.split(".")[0] == known.step.split(".")[0]
             if event.kind == known.kind and event.node == known.node and event.reason == known.reason and (
@@ -137,8 +142,7 @@ class Launcher:
                 if len(event.step) > len(known.step):
                     self.events[index] = event
                 return
-        if len(self.events) < EVENTS_AT_MOST:
-            self.events.append(event)
+        self.events.append(event)
 
 
 def _rule(text: str) -> bool:
@@ -154,6 +158,7 @@ def _event(text: str) -> Event | None:
 
 def _of_paragraph(text: str) -> Event:
     for kind, pattern in (
+        ("aborted", _ABORT),
         ("killed", _SIGNAL),
         ("ended badly", _STATUS),
         ("lost", _LOST),

@@ -59,8 +59,10 @@ class Terminal:
         return not (self.runs or self.log.messages or self.events or self.errors or self.loose_rows)
 
 
-def terminal(lines: Iterable[str]) -> Terminal:
+def terminal(lines: Iterable[str], *, silent: bool = False) -> Terminal:
     """Read a terminal in one pass; rows, warnings and events are kept up to a bound, messages are counted.
+
+    `silent`: lone words are an answer too, as of a launcher to which nothing happened.
 
     Raises:
         ParseError: nothing of a NCCL program or a launcher is in it.
@@ -73,7 +75,7 @@ def terminal(lines: Iterable[str]) -> Terminal:
             _plain(line.text.strip(), seen, launcher)
     seen.events = launcher.close()
     seen.runs = [run for run in tables.close() if run.columns or run.ranks or run.config]
-    if seen.empty and not seen.launcher_lines:
+    if seen.empty and not seen.launcher_lines and not (silent and seen.words):
         raise ParseError(
             "expected output of nccl-tests, NCCL or a launcher, found none of them; name the tool with --tool"
         )

@@ -31,6 +31,7 @@ _OUT_OF_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*([-+.\w]+)\s*(OK|FAILED)?\s*$")
 _REDUCED = re.compile(r"#\s*Reducing maxBytes to (\d+)")
 _ERROR_SAID = re.compile(r"#\s*error: (.+)")
+_GOES_ON = re.compile(r"[a-z\d.\[\]/NA-]+(?:\s+(?:[a-z]\w*|-?[\d.]+(?:e[-+]\d+)?|N/A|\[\d+\]))*")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
@@ -252,7 +253,7 @@ def _row_begins(text: str, run: Run) -> bool:
     if not run.columns:
         return False
     head = text.split(None, 1)[0]
-    return head[0].isdigit() or (bool(run.partial) and (head[0] in "-.[" or head.startswith("N/A")))
+    return head[0].isdigit() or (bool(run.partial) and _GOES_ON.fullmatch(text) is not None)
 
 
 def _drop_partial(run: Run) -> None:

@@ -62,7 +62,11 @@ def _iperf3(head: str) -> int:
             if sum(mark in head.replace('": "', '":"').replace("\t", "") for mark in marks) and '"start"' in head
             else 0
         )
-    return 70 if "iperf3: error" in head or ("[ ID] Interval" in head and "Bitrate" in head) else 0
+    return (
+        70
+        if "iperf3: error" in head or ("[ ID] Interval" in head and ("Bitrate" in head or "Bandwidth" in head))
+        else 0
+    )
 
 
 def _nvbandwidth(head: str) -> int:

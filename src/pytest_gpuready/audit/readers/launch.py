@@ -43,7 +43,8 @@ def short(host: str) -> str:
 def trouble(events: Sequence[Event], expect: Expectations, hosts: Mapping[int, str]) -> list[Finding]:
     """Findings on what stopped the job: one per event, the facts of the first beside it. `hosts`: host of a rank."""
     named = [
-        replace(event, node=hosts[event.rank]) if not event.node and event.rank in hosts else event for event in events
+        replace(event, node=hosts.get(event.rank, "")) if not event.node and event.rank is not None else event
+        for event in events
     ]
     ordered = _causes(sorted(named, key=_weight))
     found = [

@@ -68,11 +68,9 @@ def debug_log(given: Given) -> Reading:
 def launcher(given: Given) -> Reading:
     """Messages of srun or mpirun, and what the program had printed when they came."""
     try:
-        seen = terminal(given.lines())
+        seen = terminal(given.lines(), silent=True)
     except ParseError as error:
-        if given.exit_code is None and not given.expect:
-            return _unread("launch", str(error))
-        seen = Terminal()
+        return _unread("launch", str(error))
     findings = launch.trouble(seen.events, given.expect, _hosts(seen))
     hosts = [rank.host for run in seen.runs for rank in run.ranks]
     if "hostname" in given.command or not given.command:

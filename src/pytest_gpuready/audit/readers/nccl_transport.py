@@ -18,8 +18,12 @@ STATUS = {
 }
 _LINK_WORDS = (
     "Got completion", "Got async event", "port error", "catastrophic", "uncorrectable", "fallen off", "NVLink error",
-    "failure 802", "system not yet initialized", "failure 214", "failure 719", "illegal instruction",
+    "failure 802", "system not yet initialized", "failure 214", "failure 220",
 )  # fmt: skip
+_BROKEN = re.compile(
+    r"fail|error|time[d ]*out|closed|refused|abort|mismatch|unhandled|invalid|duplicate", re.IGNORECASE
+)
+_HARMLESS = ("NET/Plugin", "Failed to open lib", "PROFILER/Plugin", "TUNER/Plugin", "Could not find")
 _IB_FAMILY = re.compile(r"(?:ib|ibext|rocm-ib)(?:_?v?\d+)?", re.IGNORECASE)
 
 
@@ -338,8 +342,8 @@ def _observed(log: NcclLog) -> list[Finding]:
 
 
 def warnings(log: NcclLog, *, whole: bool) -> list[Finding]:
-    """NCCL WARN lines: always reported. In a log of its own, an error of a link or GPU is a fail, an unfinished
-    start-up is not measured; beside a table the table's own end decides."""
+    """NCCL WARN lines: always reported. In a log of its own, an error of a link or GPU is a fail, what broke
+    off is not measured; beside a table the table's own end decides."""
     found: list[Finding] = []
     known: set[tuple[str, str, int | None, str]] = set()
     for warn in log.warnings:
@@ -347,10 +351,11 @@ def warnings(log: NcclLog, *, whole: bool) -> list[Finding]:
         if key in known:
             continue
         known.add(key)
-        hard = is_hard(warn)
         outcome: Outcome = "observed"
         if whole:
-            outcome = "fail" if hard else "observed" if log.ready or log.rings_connected else "not-measured"
+            broken = _BROKEN.search(warn.text) is not None and not warn.text.startswith(_HARMLESS)
+            ready = bool(log.ready or log.rings_connected)
+            outcome = "fail" if is_hard(warn) else "not-measured" if broken or not ready else "observed"
         found.append(
             Finding(
                 metric="nccl.warning",
