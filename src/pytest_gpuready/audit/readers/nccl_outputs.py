@@ -237,7 +237,7 @@ def _culprit(seen: Terminal, run: Run) -> str:
             return f"node {launch.short(event.node)}"
     for error in seen.errors:
         if error.host:
-            return f"{error.host}: {error.text[:200]}"
+            return error.text[:200]
     return ""
 
 
