@@ -6,7 +6,7 @@ from importlib import import_module
 
 from pytest_gpuready.audit.reader import Reader
 
-_MODULES: tuple[str, ...] = ("collectives", "nvidia_smi", "pci_bus", "kernel", "dcgm", "fabric", "host")
+_MODULES: tuple[str, ...] = ("collectives", "nvidia_smi", "pci_bus", "kernel", "dcgm", "fabric", "host", "containers")
 
 
 def readers() -> tuple[Reader, ...]:
