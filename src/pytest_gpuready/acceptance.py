@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import platform
 import socket
 import threading
 from collections.abc import Mapping, Sequence
@@ -17,9 +16,10 @@ from pytest_gpuready import __version__
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.lease import Lease, default_path
 from pytest_gpuready.campaign.run import Identity, Run, ended, join_run, open_run
-from pytest_gpuready.campaign.store import Store, Taken, digest, key_of
+from pytest_gpuready.campaign.store import Store, Taken, key_of
+from pytest_gpuready.certificate import background
 from pytest_gpuready.certificate.build import Facts, Record, build
-from pytest_gpuready.certificate.document import Certificate, EvidenceEntry, SiteEntry
+from pytest_gpuready.certificate.document import Certificate
 from pytest_gpuready.certificate.html import render
 from pytest_gpuready.certificate.junit import junit
 from pytest_gpuready.certificate.lines import one_line
@@ -39,9 +39,6 @@ from pytest_gpuready.transport import Transport
 from pytest_gpuready.transport.local import Local
 from pytest_gpuready.transport.recording import Recording
 from pytest_gpuready.transport.replay import DEMO, Replay
-
-LOG_LINES = 12
-"""Kernel-log lines shown beside a finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +113,10 @@ class Acceptance:
                 keep_going=self.settings.keep_going,
                 blockers=tuple(blockers),
                 command=self.settings.command,
-                site=self._site_entry(),
-                environment=self._environment(),
-                nodes=tuple(node_entries(self.findings, self._host, self._nvlinks)),
-                evidence=tuple(self._evidence()),
+                site=background.site_entry(self.site),
+                environment=background.environment(self._node_docs, self.settings.versions),
+                nodes=tuple(node_entries(self.findings, self._node_docs)),
+                evidence=tuple(background.evidence(self.run.store)),
             ),
             log_of=self.log_lines,
         )
@@ -141,13 +138,7 @@ class Acceptance:
 
     def log_lines(self, part: Part) -> list[str]:
         """The last kernel-log lines about this part (a node: about any GPU of it)."""
-        doc = self._node_docs.get(part.node)
-        if doc is None or doc.node_doc is None:
-            return []
-        slot = self.inventory.slot(part)
-        wanted = slot.bdf.rsplit(".", 1)[0] if slot and slot.bdf else ""
-        lines = [line for line in doc.node_doc.kernel_log.lines if not slot or (wanted and wanted in line.text)]
-        return [f"[{line.t:12.6f}] {line.text}" for line in lines[-LOG_LINES:]]
+        return background.log_lines(self._node_docs, part, self.inventory.slot(part))
 
     def header(self) -> list[str]:
         """What is about to be tested, in a few lines of ASCII."""
@@ -288,71 +279,6 @@ class Acceptance:
             site=self.site.sha256 if self.site else "",
             basis=f"{self.basis} {self.basis_note}".strip(),
         )
-
-    # --- what the certificate says beside the verdicts ------------------------------------------------------------
-
-    def _site_entry(self) -> SiteEntry | None:
-        if self.site is None:
-            return None
-        return SiteEntry(
-            name=self.site.name,
-            sha256=self.site.sha256,
-            provider=self.site.provider,
-            customer=self.site.customer,
-            agreement=self.site.agreement,
-        )
-
-    def _environment(self) -> dict[str, str]:
-        said = {
-            "pytest-gpuready": __version__,
-            "python": platform.python_version(),
-            **self.settings.versions,
-        }
-        for name, found in self._node_docs.items():
-            if found.node_doc:
-                said[f"{name} kernel"] = found.node_doc.kernel
-                if found.node_doc.container:
-                    said[f"{name} container"] = found.node_doc.container
-                for variable, value in sorted(found.node_doc.environment.items()):
-                    said[f"{name} {variable}"] = value
-            if found.nvml_doc:
-                for library, version in sorted(found.nvml_doc.libraries.items()):
-                    said[f"{name} {library}"] = version
-        return said
-
-    def _evidence(self) -> list[EvidenceEntry]:
-        entries = []
-        for key in self.run.store.scopes():
-            taken = self.run.store.read(key)
-            for result in (*taken.earlier, *taken.results) if taken else ():
-                sha256 = digest(result)
-                entries.append(
-                    EvidenceEntry(
-                        sha256=sha256,
-                        file=f"evidence/{sha256}.txt",
-                        command=result.command.line,
-                        node=result.command.node,
-                        exit_code=result.exit_code,
-                        size_bytes=len(result.stdout.encode("utf-8", "replace")),
-                        started=result.started,
-                        duration_s=result.duration_s,
-                    )
-                )
-        return entries
-
-    def _host(self, name: str) -> str:
-        found = self._node_docs.get(name)
-        return found.node_doc.hostname if found and found.node_doc else ""
-
-    def _nvlinks(self, part: Part) -> str:
-        found = self._node_docs.get(part.node)
-        slot = self.inventory.slot(part)
-        if found is None or found.nvml_doc is None or slot is None:
-            return ""
-        gpu = next((g for g in found.nvml_doc.gpus if g.bdf == slot.bdf), None)
-        if gpu is None or not gpu.nvlinks:
-            return ""
-        return f"{sum(link.active is True for link in gpu.nvlinks)} up"
 
 
 def _take_first(probes: Sequence[Probe], node: Node, transport: Transport) -> dict[str, Taken]:

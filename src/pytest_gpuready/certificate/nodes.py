@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.certificate.document import GpuEntry, NodeEntry
 from pytest_gpuready.certificate.lines import one_line
-from pytest_gpuready.model import Measurement, Node, Part, Slot
+from pytest_gpuready.inventory import NodeFound
+from pytest_gpuready.model import Measurement, Part, Slot
 from pytest_gpuready.model.units import show
 
 
-def node_entries(findings: Findings, host: Callable[[str], str], nvlinks: Callable[[Part], str]) -> list[NodeEntry]:
-    """Every expected node with every expected GPU, present or not; `host` says what a machine calls itself."""
+def node_entries(findings: Findings, docs: Mapping[str, NodeFound]) -> list[NodeEntry]:
+    """Every expected node with every expected GPU, present or not; `docs` are what the nodes answered."""
     return [
         NodeEntry(
             name=node.name,
-            host=one_line(host(node.name)),
+            host=one_line(_host(docs.get(node.name))),
             system=one_line(node.system),
             system_serial=one_line(node.system_serial),
             kernel=one_line(node.kernel),
@@ -24,13 +25,13 @@ def node_entries(findings: Findings, host: Callable[[str], str], nvlinks: Callab
             driver=one_line(node.driver),
             cuda=one_line(node.cuda),
             virtual=one_line(node.virtual),
-            gpus=[_gpu(findings, node, slot, nvlinks(slot.part)) for slot in node.slots],
+            gpus=[_gpu(findings, slot, _nvlinks(docs.get(node.name), slot)) for slot in node.slots],
         )
         for node in findings.inventory.nodes
     ]
 
 
-def _gpu(findings: Findings, node: Node, slot: Slot, nvlinks: str) -> GpuEntry:
+def _gpu(findings: Findings, slot: Slot, nvlinks: str) -> GpuEntry:
     gpu = slot.gpu
     if gpu is None:
         return GpuEntry(part=slot.part.name, index=slot.part.index, present=False, bdf=slot.expected_bdf)
@@ -60,3 +61,15 @@ def _pcie(findings: Findings, part: Part) -> str:
     if isinstance(generation, Measurement) and isinstance(width, Measurement):
         return f"Gen{show(generation.value)} x{show(width.value)}"
     return ""
+
+
+def _host(found: NodeFound | None) -> str:
+    """What the machine calls itself."""
+    return found.node_doc.hostname if found and found.node_doc else ""
+
+
+def _nvlinks(found: NodeFound | None, slot: Slot) -> str:
+    """ "18 up"; "" where NVML shows no NVLinks."""
+    gpus = found.nvml_doc.gpus if found and found.nvml_doc else []
+    gpu = next((g for g in gpus if g.bdf == slot.bdf), None)
+    return f"{sum(link.active is True for link in gpu.nvlinks)} up" if gpu and gpu.nvlinks else ""
