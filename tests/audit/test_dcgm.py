@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -367,3 +368,79 @@ def test_any_text_is_read_without_an_exception(tmp_path_factory: pytest.TempPath
     file.write_text(text, encoding="utf-8", errors="replace")
     given = Given(path=file, expect=Expectations({}, source="test"))
     assert worst(f.outcome for f in READ[tool].read(given).findings) in ("not-measured", "observed")
+
+
+COUNTERS = """+-----------------------------+------------------------------------------------+
+| NVLINK Error Counts                                                          |
+| GPU 1                                                                        |
++=============================+================================================+
+| Link 7                      |                                                |
+| -> Replay Error             | 12                                             |
+| -> Recovery Error           | 3                                              |
++-----------------------------+------------------------------------------------+
+"""
+
+
+def test_nvlink_error_counters_against_limits(tmp_path: Path) -> None:
+    """Each kind has its own limit and its own link; without limits counters are only observed."""
+    file = tmp_path / "x"
+    found = read(file, COUNTERS, tool="dcgmi-nvlink", max_replay_errors=100, max_recovery_errors=0)
+    by_metric = {f.metric: (f.outcome, f.value, f.part) for f in found}
+    assert by_metric["nvlink.replay_errors"] == ("pass", 12, "GPU 1 NVLink 7")
+    assert by_metric["nvlink.recovery_errors"] == ("fail", 3, "GPU 1 NVLink 7")
+    assert "GPU 1 NVLink 7" in next(f.suspect for f in found if f.outcome == "fail")
+    assert judged(file, COUNTERS, tool="dcgmi-nvlink") == "observed"
+    assert judged(file, COUNTERS, tool="dcgmi-nvlink", max_replay_errors=100, expected_gpus=8) == "not-measured"
+    no_recovery = COUNTERS.replace("Recovery Error", "CRC Data Error")
+    assert judged(file, no_recovery, tool="dcgmi-nvlink", max_recovery_errors=0) == "not-measured"
+
+
+def test_links_without_an_expectation(tmp_path: Path) -> None:
+    """A link down beside links that are up fails; all down, or all up, is only observed."""
+    file = tmp_path / "x"
+    text = (CASES / "016" / "nvlink.txt").read_text()
+    assert judged(file, text, tool="dcgmi-nvlink") == "fail"
+
+    def all_of(letter: str) -> str:
+        return re.sub(r"(?m)^ {8}[UDX_ ]+$", lambda row: re.sub("[UDX]", letter, row[0]), text)
+
+    assert judged(file, all_of("U"), tool="dcgmi-nvlink") == "observed"
+    none = all_of("D")
+    assert judged(file, none, tool="dcgmi-nvlink") == "observed"
+    assert judged(file, none, tool="dcgmi-nvlink", expected_nvlinks_per_gpu=0) == "not-applicable"
+    assert judged(file, none, tool="dcgmi-nvlink", expected_nvlinks_per_gpu=12) == "fail"
+
+
+def test_health_warning_is_not_healthy(tmp_path: Path) -> None:
+    """Warning and Failure fail with exit 0; a word that is none of DCGM's is not measured."""
+    file = tmp_path / "x"
+    text = '{"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}'
+    assert judged(file, text, tool="dcgmi-health", exit_code=0) == "pass"
+    assert judged(file, text.replace("Healthy", "Warning"), tool="dcgmi-health", exit_code=0) == "fail"
+    assert judged(file, text.replace("Healthy", "Healthful"), tool="dcgmi-health") == "not-measured"
+    assert judged(file, text[:-20], tool="dcgmi-health") == "not-measured"
+    assert (
+        judged(file, "Error: Health watches not enabled. Please enable watches.", tool="dcgmi-health") == "not-measured"
+    )
+
+
+def test_what_is_not_covered_is_said() -> None:
+    """Skips, absent tests, blind floors and level 1's emptiness are told; a skipped test's floors are not."""
+    report = audit([CASES / "007"], tool="", expect=Expectations({}, source="test"), exit_code=None).inputs[0]
+    told = " | ".join(report.not_covered)
+    assert "skipped, so not tested: pcie, diagnostic, targeted_stress, targeted_power, memory_bandwidth" in told
+    assert "absent from the output and so not tested: memory, nvbandwidth, eud" in told
+    assert "Gen5 link at Gen3" not in told
+    report = audit([CASES / "001"], tool="", expect=Expectations({}, source="test"), exit_code=None).inputs[0]
+    assert any("Gen5 link at Gen3" in text for text in report.not_covered)
+    report = audit([CASES / "005"], tool="", expect=Expectations({}, source="test"), exit_code=None).inputs[0]
+    assert any(text.startswith("level 1 looks at software") for text in report.not_covered)
+
+
+def test_a_level_of_which_nothing_ran_is_not_measured(tmp_path: Path) -> None:
+    """Level 2 was asked and only the software checks are in the output."""
+    file = tmp_path / "x"
+    text = four("software", [OK, OK])
+    assert judged(file, text, command="dcgmi diag -r 1 -j") == "pass"
+    assert judged(file, text, command="dcgmi diag -r 2 -j") == "not-measured"
+    assert judged(file, text, command="dcgmi diag -r pcie -j") == "not-measured"

@@ -16,6 +16,7 @@ from pytest_gpuready.parse.dcgm_messages import gpu_of
 from pytest_gpuready.parse.dcgm_run import DiagError, DiagPass, Entity, EntityResult, Status, TestRun, status_of
 
 _BODIES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
+_BROKEN = "the JSON breaks off or is damaged"
 TEXT_AT_MOST = 4000
 DOCUMENTS_AT_MOST = 100
 MEND_AT_MOST = 4 * 2**20
@@ -41,6 +42,7 @@ def documents(text: str) -> tuple[list[dict[str, Any]], str, list[str]]:
 
     decoder = json.JSONDecoder(object_pairs_hook=pairs)
     at = failures = 0
+    broken = False
     while len(found) < DOCUMENTS_AT_MOST and (start := text.find("{", at)) >= 0:
         around.append(text[at:start])
         try:
@@ -49,14 +51,18 @@ def documents(text: str) -> tuple[list[dict[str, Any]], str, list[str]]:
             document, at = None, start + 1
             failures += 1
             if any(f'"{key}"' in text[start : start + MARK_WITHIN] for key in (*_BODIES, "iterations")):
-                doubts.append("the JSON breaks off or is damaged")
+                broken = True
                 document = _mended(text[start:], decoder)
-                at = len(text) if isinstance(document, dict) and is_diag(document) else at
+                if isinstance(document, dict) and is_diag(document):
+                    doubts.append(_BROKEN)
+                    at = len(text)
             if failures > FAILURES_AT_MOST:
                 break
         if isinstance(document, dict):
             found.append(document)
     around.append(text[at:])
+    if broken and not any(is_diag(document) for document in found):
+        doubts.append(_BROKEN)
     return found, "\n".join(around), doubts
 
 
