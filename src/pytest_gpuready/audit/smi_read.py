@@ -21,7 +21,7 @@ from pytest_gpuready.parse.smi_messages import Message
 from pytest_gpuready.parse.smi_q import smi_q
 from pytest_gpuready.parse.smi_table import smi_listed, smi_table
 from pytest_gpuready.parse.smi_tree import SmiLog
-from pytest_gpuready.parse.smi_values import SmiGpu
+from pytest_gpuready.parse.smi_values import Cell, SmiGpu
 from pytest_gpuready.parse.smi_xml import smi_xml
 from pytest_gpuready.parse.topo import topology
 
@@ -195,6 +195,7 @@ class SmiReading:
     def _rows(self, text: Iterator[str], names: Sequence[str]) -> None:
         seen: dict[str, SmiGpu] = {}
         merged: dict[tuple[str, str], Finding] = {}
+        latest: dict[str, dict[str, Cell]] = {}
         unread = 0
         rows = (line for line in text if line.strip())
         for number, row in numbered(rows, names):
@@ -204,7 +205,11 @@ class SmiReading:
                     self._unsure(str(row))
                 continue
             self._version = self._version or row.word("driver_version")
-            seen.setdefault(key(row, number), row)
+            name = key(row, number)
+            seen.setdefault(name, row)
+            if latest.get(name) == (told := {n: c for n, c in row.cells.items() if n != "timestamp"}):
+                continue  # the same sample again says nothing new
+            latest[name] = told
             for finding in gpu_findings(row, self._expect):
                 place = (finding.metric, finding.part)
                 merged[place] = _merge(merged[place], finding) if place in merged else finding

@@ -10,25 +10,24 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from pytest_gpuready.parse.nvlink import HEADING, LINK
+from pytest_gpuready.parse.nvlink import HEADING, LINK, SENTENCE
 from pytest_gpuready.parse.smi_csv import csv_header
 from pytest_gpuready.parse.smi_messages import Message, message
 from pytest_gpuready.parse.smi_table import TITLE
 from pytest_gpuready.parse.topo import topo_header
 
 _XML = re.compile(r"(?:<\?xml|<!DOCTYPE nvidia_smi_log|<nvidia_smi_log\b)")
-_HINT = re.compile(
-    r"NVML|Unable|infoROM|NVIDIA-SMI|devices were|^Field|^Invalid|nvidia-smi:|NVRM|cuda|Result =|Detected|is lost"
-    r"|initialized|driver",
-    re.IGNORECASE,
-)
-
-
+_HINTS = (
+    "NVML", "determine the device", "infoROM", "NVIDIA-SMI", "devices were", "Field", "Invalid", "nvidia-smi:", "NVRM",
+    "cuda", "CUDA", "Cuda", "Result =", "Detected", "is lost", "initialized", "driver",
+)  # fmt: skip
+"""Words of which every message has one: most lines have none and need no closer look."""
 _BEGINS: tuple[tuple[str, Callable[[str], object]], ...] = (
     ("xml", _XML.match),
     ("q", re.compile(r"=+NVSMI LOG=+").match),
     ("table", TITLE.match),
     ("nvlink", LINK.match),
+    ("nvlink", SENTENCE.match),
     ("listed", HEADING.fullmatch),
 )
 
@@ -61,7 +60,8 @@ def _tagged(lines: Iterable[str]) -> Iterator[tuple[tuple[int, str], str | Messa
         new = kind_of(line)
         if new and not _goes_on(kind, new):
             number, kind = number + 1, new
-        told = message(line) if _HINT.search(line) and not (kind == "q" and line[:1].isspace()) else None
+        inside_q = kind == "q" and line[:1].isspace()
+        told = message(line) if any(hint in line for hint in _HINTS) and not inside_q else None
         yield (number, kind), told or line
 
 

@@ -48,6 +48,8 @@ class PciLinkText:
 class PciDevice:
     """One device. `kind`: "gpu", "nic", "bridge", "nvswitch" or "other" (NVIDIA alone is a GPU or NVSwitch here).
 
+    "orphan": lines about a link or ACS whose device is not named, as where the heading is lost.
+
     `could` and `link` are LnkCap and LnkSta, None where the text has no such line. `acs`: the ACSCtl flags that are
     on, None where it has none. `wrong`: what stands there twice.
     """
@@ -84,6 +86,9 @@ def lspci(lines: Iterable[str]) -> Iterator[PciDevice]:
         elif slot and (match := _FIELD.fullmatch(line)):
             slot.setdefault(match[1], match[2][:_TEXT_AT_MOST])
         elif now and line[:1].isspace():
+            _detail(now, line.strip())
+        elif _LINK.match(line.strip()) or _ACS.match(line.strip()):
+            now = PciDevice(bdf="", kind="orphan", text="")
             _detail(now, line.strip())
     if now:
         yield now
@@ -142,6 +147,8 @@ def _detail(device: PciDevice, line: str) -> None:
         device.buses = (int(match[2], 16), int(match[3], 16))
     elif match := _DRIVER.match(line):
         device.driver = match[1]
+        if device.kind == "other":
+            device.kind = {"pcieport": "bridge", "nvidia": "gpu"}.get(match[1], "other")
     elif line.startswith("Kernel modules:"):
         device.modules = True
     elif "<access denied>" in line:

@@ -22,6 +22,7 @@ _CAN = re.compile(r"(.+?) (?:is )?supported: (true|false)", re.IGNORECASE)
 _COUNTER = re.compile(r"([A-Za-z][A-Za-z0-9 _/()-]{0,60}?)\s*(?:: | - ?\d*: ?|:)\s*(\S.*)")
 _NO_NVLINK = re.compile(r"does not have or support nvlink|nvlink (?:is )?not supported|no nvlink", re.IGNORECASE)
 _ALL_INACTIVE = re.compile(r"all links are inactive", re.IGNORECASE)
+SENTENCE = re.compile(r"(?:NVML: )?(?:Device does not have or support|Unable to retrieve) NVLink", re.IGNORECASE)
 _INACTIVE = ("inactive", "<inactive>", "disabled", "<disabled>", "off", "<off>", "down", "<down>")
 _GPUS_AT_MOST = 4096
 _LINKS_AT_MOST = 256

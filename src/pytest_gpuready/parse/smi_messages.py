@@ -23,8 +23,8 @@ _WITH_BDF: tuple[tuple[What, re.Pattern[str]], ...] = (
     (
         "lost gpu",
         re.compile(
-            rf"Unable to determine the device handle for (?:gpu)? ?(?P<index>\d{{1,3}}(?![0-9:]))?:? ?(?P<bdf>{_BDF})?"
-            r"(?:: ?(?P<why>.*))?",
+            r"Unable to determine the device handle for (?:gpu)? ?(?:(?P<index>\d{1,3})(?=: ))?(?:: )?"
+            rf"(?P<bdf>{_BDF})?(?:: ?)?(?P<why>.*)",
             re.IGNORECASE,
         ),
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 Kind = Literal["number", "word", "absent", "fault", "unreadable"]
@@ -65,6 +66,7 @@ class SmiGpu:
         return found.text if found and found.kind in ("word", "number") else ""
 
 
+@lru_cache(maxsize=8192)
 def cell(text: str) -> Cell:
     """What a printed value is."""
     plain = " ".join(text.split())

@@ -37,7 +37,10 @@ def _read(given: Given) -> Reading:
     findings: list[Finding] = []
     others = 0
     for device in lspci(given.lines()):
-        if device.kind not in _KINDS and not device.gone:
+        if device.kind == "orphan":
+            why = "lines about a link or ACS without the device's heading"
+            findings[:1] = [Finding(metric="pci.readable", outcome="not-measured", suspect=why)]
+        elif device.kind not in _KINDS and not device.gone:
             others += 1
         elif len(devices) < _DEVICES_AT_MOST:
             devices.append(device)
