@@ -245,9 +245,8 @@ def _errors(value: Any) -> tuple[DiagError, ...]:
                 category=_integer(entry.get("error_category")),
                 severity=_integer(entry.get("error_severity")),
             )
-            if error not in found:
-                found.append(error)
-    return tuple(found)
+            found.append(error)
+    return tuple(dict.fromkeys(found))
 
 
 def _info(value: Any) -> tuple[str, ...]:

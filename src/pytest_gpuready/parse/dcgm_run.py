@@ -89,11 +89,6 @@ class TestRun:
         bad = (Status.FAIL, Status.WARN)
         return self.summary in bad or any(result.status in bad for result in self.results)
 
-    def twice(self) -> tuple[str, ...]:
-        """Parts that have more than one result: one of them is not theirs."""
-        parts = [result.part for result in self.results]
-        return tuple(part for part in dict.fromkeys(parts) if parts.count(part) > 1)
-
     @property
     def software_check(self) -> bool:
         """Whether it is one of the software checks that 4.x calls "software": one result for all GPUs."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter as Counts
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -106,10 +107,8 @@ def link_states(lines: Iterable[str]) -> LinkStates:
     _without_states(at, errors)
     if not rows and not errors and not none_found:
         raise ParseError("dcgmi nvlink -s: expected rows of U, D, X and _, found none; keep all of its output")
-    names = [(row.kind, row.number) for row in rows]
-    errors += [
-        f"{kind} {number} stands twice" for kind, number in sorted(set(names)) if names.count((kind, number)) > 1
-    ]
+    names = Counts((row.kind, row.number) for row in rows)
+    errors += [f"{kind} {number} stands twice" for (kind, number), count in sorted(names.items()) if count > 1]
     return LinkStates(rows=tuple(rows), complete=complete and not errors, errors=tuple(errors))
 
 

@@ -2,50 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 from pytest_gpuready.audit.reader import Given, Reading
 from pytest_gpuready.audit.readers.dcgm_asked import Asked, asked
 from pytest_gpuready.audit.readers.dcgm_expected import exit_status, expected_findings
 from pytest_gpuready.audit.readers.dcgm_not_covered import not_covered
-from pytest_gpuready.audit.readers.dcgm_tests import test_findings
+from pytest_gpuready.audit.readers.dcgm_tests import findings_of_tests
 from pytest_gpuready.audit.report import Finding
 from pytest_gpuready.errors import ParseError
 from pytest_gpuready.parse.dcgm_diag import diag_run, exit_meaning
+from pytest_gpuready.parse.dcgm_reasons import reason
 from pytest_gpuready.parse.dcgm_run import DiagRun
 
-# Why a run has no results, by the words of its error: (pattern, suspect, advice).
-_REASONS: tuple[tuple[str, str, str], ...] = (
-    (
-        r"resource is in use|already running",
-        "another diagnostic on this host engine (perhaps of a client that was killed), not the GPUs",
-        "wait until it ends, or restart nv-hostengine",
-    ),
-    (r"killed by a signal", "whoever stopped the run, not the GPUs", "run it again to its end"),
-    (r"Return: \(-11\)|\bTimeout\b", "time limit of the run, or a test that hangs", "give it more time, read nvvs.log"),
-    (r"NVVS binary was not found", "DCGM installation: nvvs is missing", "install DCGM's diagnostic package"),
-    (r"Cannot load plugins", "DCGM installation: no plug-ins for this CUDA version", "install its cuda package"),
-    (
-        r"dependent package|not found among possible test|does not match any loaded",
-        "DCGM installation: no such test, or its plug-in package is missing",
-        "install DCGM's packages (core and proprietary), or correct the test's name",
-    ),
-    (r"homogeneous group", "GPUs of different models in one run", "run each model alone, by -i"),
-    (r"Unable to match GPU set|Unsupported entities", "no such GPU in DCGM's list", "compare with dcgmi discovery -l"),
-    (
-        r"Bad parameter",
-        "the number of GPUs that -n asks for is not there, or a parameter is wrong",
-        "compare with dcgmi discovery -l",
-    ),
-    (r"recommended driver|not supported", "driver installation of this host", "install a data-center driver"),
-    (r"while DCGM is paused", "the host engine is paused", "resume it"),
-    (
-        r"embedded host engine|connect to host engine",
-        "nv-hostengine (not running, or DCGM cannot start)",
-        "start nvidia-dcgm and read nv-hostengine.log",
-    ),
-    (r"command line|PARSE ERROR|Invalid|incorrect|invalid", "the command line of dcgmi", "correct it, run it again"),
-)
 _BY_EXIT = {1: "the command line of dcgmi", 254: "the command line of dcgmi"}
 
 
@@ -57,7 +24,7 @@ def read(given: Given) -> Reading:
         run = diag_run(text, "", given.exit_code)
     except ParseError as error:
         return Reading(findings=(*_nothing(given, str(error)), *expected_findings(_EMPTY, given, wish)))
-    tests = test_findings(run, given.expect)
+    tests = findings_of_tests(run, given.expect)
     doubts = [*run.doubts, *([] if whole else ["the input is larger than what is read"])]
     failed = any(finding.outcome == "fail" for finding in tests)
     findings = [
@@ -100,10 +67,7 @@ def _whole(run: DiagRun, doubts: list[str], wish: Asked, failed: bool) -> list[F
     """What casts doubt on the run as a whole."""
     found: list[Finding] = []
     for error in run.runtime_errors:
-        suspect, advice = next(
-            ((s, a) for pattern, s, a in _REASONS if re.search(pattern, error)),
-            ("the diagnostic itself", "read nvvs.log"),
-        )
+        suspect, advice = reason(error)
         if wish.gpus is not None and "Bad parameter" in error:
             suspect = f"number of GPUs: DCGM does not see the {wish.gpus} that -n asks for"
         found.append(
