@@ -167,6 +167,7 @@ def test_a_programs_xids_in_the_window(tmp_path: Path, lines: list[tuple[int, in
         ("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", "fail"),
         ("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 24007, Non-fatal, Link 30 sourcetrack timeout", "pass"),
         ("NVRM: GPU 0000:38:00.0: RmInitAdapter failed! (0x26:0x65:1427)", "fail"),
+        ("NVRM: No NVIDIA GPU found.", "fail"),
         ("NVRM: API mismatch: the client has the version 570.211.01, but", "fail"),
         (
             "nvidia 0000:38:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)",
@@ -182,6 +183,18 @@ def test_a_programs_xids_in_the_window(tmp_path: Path, lines: list[tuple[int, in
 def test_classes_of_events(tmp_path: Path, text: str, result: str) -> None:
     """Each kind of event has its outcome without any expectation."""
     assert outcome(read_text(tmp_path, "dmesg-xid", f"[   12.345678] {text}\n", {})) == result
+
+
+def test_the_link_of_an_nvlink_event_is_named(tmp_path: Path) -> None:
+    """A GPU's NVLink Xid and a switch's SXids name their links, and two ports of one switch are two parts."""
+    xid = "[ 1.0] NVRM: Xid (PCI:0000:41:00): 74, pid=1, name=x, NVLink: fatal error detected on link 11(0x0, 0x0)\n"
+    assert "GPU 0000:41:00.0 NVLink 11" in suspects(read(tmp_path, xid))
+    sxid = "[ 2.{n}] nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link {n} LTSSM Fault Up\n"
+    found = read(tmp_path, sxid.format(n=28) + sxid.format(n=30))
+    assert [f.part for f in found if f.outcome == "fail"] == [
+        "NVSwitch 0000:c1:00.0 port 28",
+        "NVSwitch 0000:c1:00.0 port 30",
+    ]
 
 
 def test_corrected_errors_against_a_limit(tmp_path: Path) -> None:

@@ -43,14 +43,14 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class KernelEvents:
-    """Everything that was found. Keys: (number, bdf) of Xids and SXids, (what, bdf) of PCI events.
+    """Everything that was found. Keys: (number, bdf) of Xids, with the link of SXids, (what, bdf) of PCI events.
 
     `limited`: the driver said that it does not print every line. `timed`: records with a time of a kernel log.
     """
 
     window: datetime | None
     xids: dict[tuple[int, str], Tally] = field(default_factory=dict)
-    sxids: dict[tuple[int, str], Tally] = field(default_factory=dict)
+    sxids: dict[tuple[int, str, int], Tally] = field(default_factory=dict)
     pci: dict[tuple[str, str], Tally] = field(default_factory=dict)
     pci_ids: dict[str, str] = field(default_factory=dict)
     records: int = 0
@@ -101,12 +101,12 @@ class KernelEvents:
                 self._count(self.xids, (xid.number, xid.bdf), xid, both[int(xid.t)])
         for sxid in sxids(lines):
             if sxid.t >= first:
-                self._count(self.sxids, (sxid.number, sxid.bdf), sxid, both[int(sxid.t)])
+                self._count(self.sxids, (sxid.number, sxid.bdf, sxid.link), sxid, both[int(sxid.t)])
 
     def _count(
         self,
         into: dict[Any, Tally],
-        key: tuple[int | str, str],
+        key: tuple[int | str, ...],
         event: Xid | Sxid | PciEvent,
         record: KernelRecord,
     ) -> None:

@@ -29,7 +29,7 @@ def xid_findings(events: KernelEvents, expect: Expectations, *, asked: bool) -> 
             counted += tally.inside
             if tally.last.kind == APPLICATION or tally.history:
                 warned.add(bdf)
-    for (number, bdf), tally in sorted(events.sxids.items()):
+    for (number, bdf, _), tally in sorted(events.sxids.items()):
         if isinstance(tally.last, Sxid):
             yield _sxid(number, bdf, tally, tally.last)
             if not tally.last.fatal:
@@ -90,7 +90,7 @@ def _xid(number: int, bdf: str, tally: Tally, last: Xid, events: KernelEvents) -
         outcome, step = "pass", f"{times}; a note, no error"
     else:
         outcome = "fail"
-        suspect, step = advice(number, gpu)
+        suspect, step = advice(number, gpu, last.text)
         silent = number == 79 and "NVRM" in last.text and "Xid" not in last.text
         step = f"{times}{', without an Xid number: as Xid 79' if silent else ''}; {step}"
     if outcome in ("fail", "marginal") and not tally.inside:

@@ -35,7 +35,8 @@ def pci_log_findings(events: KernelEvents, expect: Expectations) -> Iterator[Fin
     for bdf, tally, event in of(events.pci, "hot unplug", "containment"):
         yield _trouble("pcie.link_lost", f"device below {bdf}: seating, power, riser", bdf, tally, event.text)
     for bdf, tally, event in of(events.pci, "gpu init failed"):
-        yield _trouble("gpu.init", f"GPU {bdf}: the driver could not start it", bdf, tally, event.text[:200])
+        who = f"GPU {bdf}" if bdf else "a GPU"
+        yield _trouble("gpu.init", f"{who}: the driver could not start it", bdf, tally, event.text[:200])
     for _, tally, event in of(events.pci, "probe failed"):
         yield _trouble("gpu.probe", "GPUs that the driver could not start", "", tally, event.number, unit="GPUs")
     for _, tally, _event in of(events.pci, "api mismatch"):

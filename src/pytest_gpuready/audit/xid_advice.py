@@ -6,6 +6,9 @@ Source: NVIDIA's Xid catalogue for the meanings and actions; the wording is ours
 
 from __future__ import annotations
 
+import re
+
+_LINK = re.compile(r"\blink (\d{1,3})(?!\d)", re.IGNORECASE)
 _RESET = "reset the GPU, then reboot the node, then replace the GPU if it comes back"
 _NVLINK = "NVLink of {gpu} (links, NVSwitch, cables)"
 
@@ -35,7 +38,8 @@ ADVICE: dict[int, tuple[str, str]] = {
 }
 
 
-def advice(number: int, gpu: str) -> tuple[str, str]:
-    """Suspect and next step for a hardware Xid of one GPU."""
+def advice(number: int, gpu: str, text: str) -> tuple[str, str]:
+    """Suspect and next step for a hardware Xid of one GPU; the link is named where the text of an NVLink Xid has it."""
     suspect, step = ADVICE.get(number, ("{gpu}", _RESET))
-    return suspect.format(gpu=gpu), step
+    link = _LINK.search(text) if suspect == _NVLINK else None
+    return (f"{gpu} NVLink {int(link[1])} (link, NVSwitch port, cable)" if link else suspect.format(gpu=gpu)), step

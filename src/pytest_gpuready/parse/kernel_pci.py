@@ -61,6 +61,10 @@ _RECEIVED = re.compile(
 _UNPLUG = re.compile(r"pciehp: Slot\((?P<slot>[^)]*)\): (?P<text>Link Down|Card not present)")
 _INIT = re.compile(rf"NVRM: .*?(?P<bdf>{_BDF}).*?(?:RmInitAdapter failed|failed to initialize)", re.DOTALL)
 _PROBE = re.compile(r"NVRM: The NVIDIA probe routine failed for (\d+) device")
+_UNUSABLE = re.compile(
+    r"NVRM: .*?(?:PCI I/O region assigned to your NVIDIA device is invalid|BAR\d is 0M|No NVIDIA GPU found"
+    r"|No NVIDIA devices probed|probe routine was not called)"
+)
 _MISMATCH = re.compile(r"NVRM: API mismatch")
 _HINT = re.compile(
     r"PCIe|AER|pciehp|DPC|module event|ealth|atal error|FW fatal|error state|emperature|Link |NVRM|suppressed"
@@ -103,6 +107,8 @@ def _of_driver(text: str) -> PciEvent | None:
         return PciEvent(what="probe failed", driver="nvidia", number=float(match[1][:6]))
     if match := _INIT.search(text):
         return PciEvent(what="gpu init failed", bdf=pci_address(match["bdf"]), driver="nvidia", text=text)
+    if _UNUSABLE.search(text):
+        return PciEvent(what="gpu init failed", driver="nvidia", text=text)
     return None
 
 
