@@ -6,7 +6,17 @@ from importlib import import_module
 
 from pytest_gpuready.audit.reader import Reader
 
-_MODULES: tuple[str, ...] = ("collectives", "nvidia_smi", "pci_bus", "kernel", "dcgm", "fabric", "host", "containers")
+_MODULES: tuple[str, ...] = (
+    "collectives",
+    "nvidia_smi",
+    "pci_bus",
+    "kernel",
+    "dcgm",
+    "fabric",
+    "host",
+    "containers",
+    "serving",
+)
 
 
 def readers() -> tuple[Reader, ...]:
