@@ -90,11 +90,13 @@ def judged(
         else "the counter is full"
         if outcome == "not-measured"
         else suspect(name, part),
-        advice=_advice(outcome, name),
+        advice=_advice(outcome, name, full=full),
     )
 
 
-def _advice(outcome: Outcome, name: str) -> str:
+def _advice(outcome: Outcome, name: str, *, full: bool) -> str:
+    if full and outcome == "fail":
+        return "the counter is full, this is at least the value: clear it, load the link, read again"
     if outcome == "observed":
         return "a first plug-in may count once: clear the counters, load the link, read again"
     if outcome == "not-measured":

@@ -15,7 +15,7 @@ from typing import Any
 from pytest_gpuready.errors import ParseError
 
 LINKS_AT_MOST = 4096
-TEXT_AT_MOST = 32 * 2**20
+TEXT_AT_MOST = 8 * 2**20
 
 LANE_GBIT: dict[str, float] = {
     "SDR": 2.5,
@@ -33,13 +33,14 @@ LANE_GBIT: dict[str, float] = {
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _BANNER = re.compile(r"^={3,}\s*(?P<name>[^=\s][^=]{0,100}?)\s*={3,}\s*$")
 _FIELD = re.compile(r"^(?P<key>[A-Za-z][^:]{0,60}?)\s*:\s*(?P<value>.*?)\s*$")
-_COMMAND = re.compile(r"mlxlink\s.*?(?:-d|--device)[ =]\s*(\S+)")
+_COMMAND = re.compile(r"mlxlink\s.{0,200}?(?:-d|--device)[ =]\s*(\S+)")
 _MESSAGE = re.compile(r"^-(?P<level>[EW])-\s*(?P<text>.+)$")
 _SPEED = re.compile(r"(?:IB-)?(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)")
 _ETHERNET = re.compile(r"(\d{1,4}(?:\.\d)?)G(?:bE|E|_\dX|bps)?", re.I)
 _WIDTH = re.compile(r"(\d{1,2})x", re.I)
 _COUNT = re.compile(r"\d{1,20}")
 _BER = re.compile(r"\d{1,3}(?:\.\d{1,6})?[eE]-\d{1,3}|0(?:\.0+)?")
+_NOT_BLANK = re.compile(r"\S")
 _NONE = {"", "N/A", "n/a", "-"}
 
 
@@ -160,17 +161,19 @@ def _put(link: tuple[str, dict[str, str], set[str]], key: str, value: str) -> No
 
 
 def _json(first: list[str], rest: Iterable[str], device: str) -> Dumps:
-    text = "\n".join([*first, *rest])
-    if len(text) > TEXT_AT_MOST:
-        raise ParseError("mlxlink: expected JSON of at most 32 MiB, found more; audit fewer at once")
+    kept, size = [*first], 0
+    for line in rest:
+        kept.append(line)
+        size += len(line) + 1
+        if size > TEXT_AT_MOST:
+            raise ParseError("mlxlink: expected JSON of at most 8 MiB, found more; audit fewer at once")
+    text = "\n".join(kept)
     links: list[Link] = []
     errors: list[str] = []
     decoder = json.JSONDecoder()
     at = 0
-    while at < len(text) and text[at:].strip():
-        start = len(text) - len(text[at:].lstrip())
-        if text[start] != "{":
-            break
+    while (found := _NOT_BLANK.search(text, at)) and found[0] == "{":
+        start = found.start()
         try:
             document, at = decoder.raw_decode(text, start)
         except (ValueError, RecursionError) as error:
@@ -180,7 +183,7 @@ def _json(first: list[str], rest: Iterable[str], device: str) -> Dumps:
         errors += [error_text] if error_text else []
     if not links and not errors:
         raise ParseError("mlxlink: expected result.output with 'Operational Info', found none; run mlxlink again")
-    return Dumps(links=tuple(links), errors=tuple(errors), cut=bool(text[at:].strip()))
+    return Dumps(links=tuple(links), errors=tuple(errors), cut=_NOT_BLANK.search(text, at) is not None)
 
 
 def _document(document: Any, device: str) -> tuple[Link | None, str]:

@@ -122,6 +122,7 @@ def _rate(link: Link, part: str, given: Given) -> Iterator[Finding]:
             expected=needed,
             source=source,
             suspect=suspect if narrow else "",
+            advice="fewer than four lanes: a splitter or dead lanes" if lane and width < 4 and not narrow else "",
         )
     if speed := link.text("Speed"):
         fault = slow and not narrow
