@@ -204,8 +204,8 @@ def _results(row: dict[str, Any]) -> tuple[EntityResult, ...]:
     entity: str | None = None
     numbers: list[int | None] = [None]
     if "entity_id" in row or "entity_group" in row:
-        entity, numbers = _text(row.get("entity_group")) or "entity", [_integer(row.get("entity_id"))]
-        if numbers == [None]:
+        entity, numbers = _text(row.get("entity_group")), [_integer(row.get("entity_id"))]
+        if numbers == [None] or not entity:
             return (EntityResult(entity="entity", number=None, status=Status.UNREADABLE, errors=errors, info=info),)
     elif "gpu_id" in row or "gpu_ids" in row:
         value = row.get("gpu_id", row.get("gpu_ids"))

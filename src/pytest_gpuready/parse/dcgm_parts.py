@@ -165,7 +165,9 @@ def _absent(test: TestRun, gpus: tuple[int, ...]) -> Iterator[PartResult]:
             yield _without(test, part, "two results for one part")
     tested = {result.number for result in test.results if result.entity == "GPU"}
     missing: list[int] = []
-    if tested and None not in tested and not test.software_check:  # those name a GPU only where it failed
+    only_cpus = {result.entity for result in test.results} == {"CPU"}
+    # Software checks up to 3.x name a GPU only where it failed.
+    if test.results and None not in tested and not test.software_check and not only_cpus:
         missing = [number for number in gpus if number not in tested]
         for number in missing:
             why = f"GPU {number}: no result of {test.name} (null or left out: it did not run there)"
