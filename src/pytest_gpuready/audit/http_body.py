@@ -160,3 +160,8 @@ def judged_error(metric: str, message: str, status: int | None, *, part: str = "
     return Finding(
         metric=metric, outcome=outcome, part=part, value=message[:300], source="the server's error", suspect=suspect
     )
+
+
+def is_stream(head: str) -> bool:
+    """The body begins as server-sent events do."""
+    return re.match(r"\ufeff?\s*(data:|event:|id:|retry:|:)", head) is not None

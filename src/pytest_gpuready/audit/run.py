@@ -10,16 +10,14 @@ from typing import Any
 import yaml
 
 from pytest_gpuready.audit.expect import Expectations
-from pytest_gpuready.audit.reader import Given, Reader
-from pytest_gpuready.audit.readers import readers
+from pytest_gpuready.audit.reader import Given
+from pytest_gpuready.audit.readers import reader_of, recognised, tools
 from pytest_gpuready.audit.report import Finding, InputReport, Report, worst
 from pytest_gpuready.errors import GpuReadyError
 
 CASE = "case.yaml"
 CASE_AT_MOST = 1024 * 1024
 FILES_AT_MOST = 2000
-SURE = 30
-"""Below this a recogniser's answer is a guess, and a guess is not-measured."""
 
 
 class AuditError(GpuReadyError):
@@ -44,13 +42,12 @@ def audit(paths: list[Path], *, tool: str, expect: Expectations, exit_code: int 
         AuditError: a path does not exist or the tool is unknown.
         ExpectError: an expectation of a case file is unknown.
     """
-    known = {reader.tool: reader for reader in readers()}
-    if tool and tool not in known:
-        raise AuditError(f"--tool: expected one of {', '.join(sorted(known))}, found {tool!r}; correct the name")
+    if tool and tool not in tools():
+        raise AuditError(f"--tool: expected one of {', '.join(tools())}, found {tool!r}; correct the name")
     jobs = [job for path in paths for job in _jobs(path, tool, expect, exit_code)]
     if not jobs:
         raise AuditError(f"expected files to audit, found none in {', '.join(map(str, paths))}; name a file")
-    inputs = [_read(job, known) for job in jobs]
+    inputs = [_read(job) for job in jobs]
     return Report(inputs=inputs, outcome=worst(entry.outcome for entry in inputs))
 
 
@@ -100,9 +97,9 @@ def _case(folder: Path, tool: str) -> Iterator[Job]:
         )
 
 
-def _read(job: Job, known: dict[str, Reader]) -> InputReport:
+def _read(job: Job) -> InputReport:
     given = Given(path=job.path, expect=job.expect, command=job.command, exit_code=job.exit_code)
-    reader = known.get(job.tool) if job.tool else _recognised(given, known)
+    reader = reader_of(job.tool) if job.tool else recognised(given.head())
     if reader is None:
         says = f"no reader for {job.tool}" if job.tool else "no tool's output was recognised in it"
         finding = Finding(metric="tool", outcome="not-measured", suspect=says, advice="name the tool with --tool")
@@ -116,9 +113,3 @@ def _read(job: Job, known: dict[str, Reader]) -> InputReport:
         findings=list(reading.findings),
         not_covered=list(reading.not_covered),
     )
-
-
-def _recognised(given: Given, known: dict[str, Reader]) -> Reader | None:
-    head = given.head()
-    scores = sorted(((reader.recognise(head), reader.tool) for reader in known.values()), reverse=True)
-    return known[scores[0][1]] if scores and scores[0][0] >= SURE else None

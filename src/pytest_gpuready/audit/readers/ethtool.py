@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from pytest_gpuready.audit.asked import ADVICE_CUT, ended_badly, unanswered, unreadable
-from pytest_gpuready.audit.reader import Given, Reader, Reading
+from pytest_gpuready.audit.reader import Given, Reading
 from pytest_gpuready.audit.report import Finding, Outcome
 from pytest_gpuready.errors import ParseError
 from pytest_gpuready.parse.ethtool import CardCounters, parse_ethtool
@@ -30,7 +30,8 @@ NOT_COVERED = (
 )
 
 
-def _read(given: Given) -> Reading:
+def read(given: Given) -> Reading:
+    """What an `ethtool -S` says."""
     answers = ("max_symbol_errors", "max_link_downed", "max_effective_errors")
     owed = [*unanswered(given, "ethtool -S", answers), *ended_badly(given, "eth.exit_code")]
     try:
@@ -195,10 +196,3 @@ def _congestion(card: CardCounters, part: str) -> Iterator[Finding]:
             suspect=f"receiver behind {part} (host, PCIe or its GPU stalls), not the cable"
             + (" and drops" if drops else ""),
         )
-
-
-def _recognise(head: str) -> int:
-    return 92 if re.search(r"^NIC statistics:\s*\n\s+\S.*: \d", head, re.M) else 0
-
-
-READERS: tuple[Reader, ...] = (Reader(tool="ethtool-S", recognise=_recognise, read=_read),)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pytest_gpuready.audit.asked import ADVICE_CUT, ended_badly, unanswered, unreadable
 from pytest_gpuready.audit.ib_counters import DOWNED, LIMITS, METRICS, SAYS, judged
-from pytest_gpuready.audit.reader import Given, Reader, Reading
+from pytest_gpuready.audit.reader import Given, Reading
 from pytest_gpuready.audit.report import Finding, Outcome, worst
 from pytest_gpuready.errors import ParseError
 from pytest_gpuready.parse.ibqueryerrors import FULL, BadPort, FabricScan, parse_ibqueryerrors
@@ -20,7 +20,8 @@ CUMULATIVE = (
 OCTETS = 4
 
 
-def _read_perfquery(given: Given) -> Reading:
+def read_perfquery(given: Given) -> Reading:
+    """What a `perfquery` says."""
     owed = [*unanswered(given, "perfquery", (*LIMITS, "expected_ports")), *ended_badly(given, "ib.exit_code")]
     try:
         ports = parse_perfquery(given.lines())
@@ -90,7 +91,8 @@ def _told(name: str, value: int, part: str, *, full: bool) -> Finding:
     return Finding(metric=f"ib.{name}", outcome="observed", part=part, value=value, advice=advice.lstrip("; "))
 
 
-def _read_ibqueryerrors(given: Given) -> Reading:
+def read_ibqueryerrors(given: Given) -> Reading:
+    """What a scan by `ibqueryerrors` says."""
     owed = [
         *unanswered(given, "ibqueryerrors", (*LIMITS, "expected_ports")),
         *ended_badly(given, "ib.exit_code", normal=(0, 1)),
@@ -252,23 +254,3 @@ def _doubts(scan: FabricScan, given: Given) -> Iterator[Finding]:
 
 def _outcome(port: BadPort, name: str, limit: float) -> Outcome:
     return "fail" if port.counters[name] > limit else "pass"
-
-
-def _is_perfquery(head: str) -> int:
-    return (
-        95
-        if re.search(r"^# Port[A-Za-z ]* ?[Cc]ounters: Lid .* port \d", head, re.M) and "PortSelect:...." in head
-        else 0
-    )
-
-
-def _is_ibqueryerrors(head: str) -> int:
-    if re.search(r"^## Summary: \d+ nodes checked", head, re.M):
-        return 95
-    return 85 if re.search(r'^Errors for (0x[0-9a-f]+ )?".*"\n\s+GUID 0x[0-9a-f]+ port ', head, re.M) else 0
-
-
-READERS: tuple[Reader, ...] = (
-    Reader(tool="perfquery", recognise=_is_perfquery, read=_read_perfquery),
-    Reader(tool="ibqueryerrors", recognise=_is_ibqueryerrors, read=_read_ibqueryerrors),
-)

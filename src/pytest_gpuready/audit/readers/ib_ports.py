@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from pytest_gpuready.audit.asked import ADVICE_CUT, ended_badly, unanswered, unreadable
-from pytest_gpuready.audit.reader import Given, Reader, Reading
+from pytest_gpuready.audit.reader import Given, Reading
 from pytest_gpuready.audit.report import Finding, Outcome
 from pytest_gpuready.errors import ParseError
 from pytest_gpuready.parse.ib_ports import ACTIVE, ARMED, INITIALIZING, LINK_UP, IbPort, parse_ib_ports
@@ -16,6 +16,16 @@ NOT_COVERED = (
     "which leaf switch each port is cabled to is not in this output",
 )
 _NO_SM = "fabric: subnet manager not running or not reachable (one cause)"
+
+
+def read_ibstat(given: Given) -> Reading:
+    """What an `ibstat` says."""
+    return _read(given, "ibstat")
+
+
+def read_ibstatus(given: Given) -> Reading:
+    """What an `ibstatus` says."""
+    return _read(given, "ibstatus")
 
 
 def _read(given: Given, tool: str) -> Reading:
@@ -234,20 +244,3 @@ def _cut(ports: tuple[IbPort, ...]) -> list[Finding]:
 def _and(ports: Iterable[IbPort]) -> str:
     names = [p.name for p in ports]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _reader(tool: str, recognise: Callable[[str], int]) -> Reader:
-    return Reader(tool=tool, recognise=recognise, read=lambda given: _read(given, tool))
-
-
-def _is_ibstat(head: str) -> int:
-    start = head.lstrip()[:4096]
-    return 95 if start.startswith("CA '") and "\n\tCA type:" in start else 90 if start.startswith("CA: '") else 0
-
-
-def _is_ibstatus(head: str) -> int:
-    start = head.lstrip()[:4096]
-    return 95 if start.startswith("Infiniband device '") and "status:" in start.split("\n", 1)[0] else 0
-
-
-READERS: tuple[Reader, ...] = (_reader("ibstat", _is_ibstat), _reader("ibstatus", _is_ibstatus))

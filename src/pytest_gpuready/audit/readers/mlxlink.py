@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from pytest_gpuready.audit.asked import ADVICE_CUT, ended_badly, unanswered, unreadable, within
-from pytest_gpuready.audit.reader import Given, Reader, Reading
+from pytest_gpuready.audit.reader import Given, Reading
 from pytest_gpuready.audit.report import Finding, Outcome
 from pytest_gpuready.errors import ParseError
 from pytest_gpuready.parse.mlxlink import Dumps, Link, parse_mlxlink
@@ -33,7 +33,8 @@ NOT_COVERED = (
 _UP = {"Active", "ACTIVE"}
 
 
-def _read(given: Given) -> Reading:
+def read(given: Given) -> Reading:
+    """What `mlxlink` says."""
     owed = unanswered(given, "mlxlink", ANSWERS)
     try:
         dumps = parse_mlxlink(given.lines(), given.command)
@@ -257,12 +258,3 @@ def _whole(dumps: Dumps, given: Given) -> Iterator[Finding]:
         yield Finding(
             metric="mlxlink.output", outcome="not-measured", suspect="the output ends inside a dump", advice=ADVICE_CUT
         )
-
-
-def _recognise(head: str) -> int:
-    if "Operational Info" not in head or "Physical state" not in head:
-        return 0
-    return 92 if re.search(r"Operational Info\s*\n-+\s*\n", head) or '"Operational Info"' in head else 0
-
-
-READERS: tuple[Reader, ...] = (Reader(tool="mlxlink", recognise=_recognise, read=_read),)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_gpuready.audit.asked import unanswered, unreadable, within
-from pytest_gpuready.audit.http_body import Body, body_of, failed_transfer, judged_error
-from pytest_gpuready.audit.reader import Given, Reader, Reading
-from pytest_gpuready.audit.readers.vllm_http import METRICS_ONCE, cut_metrics, is_stream, stream, total
+from pytest_gpuready.audit.http_body import Body, body_of, failed_transfer, is_stream, judged_error
+from pytest_gpuready.audit.reader import Given, Reading
+from pytest_gpuready.audit.readers.vllm_http import METRICS_ONCE, cut_metrics, stream, total
 from pytest_gpuready.audit.report import Finding, Outcome
 from pytest_gpuready.errors import ParseError
 from pytest_gpuready.parse.openai_answer import error_body, parse_stream
@@ -43,7 +43,8 @@ _COMING = {
 }
 
 
-def _read(given: Given) -> Reading:
+def read(given: Given) -> Reading:
+    """What an answer of Ray Serve says."""
     owed = [*unanswered(given, "a Ray Serve answer", ("max_failures", "max_tokens")), *failed_transfer(given)]
     body = body_of(given)
     head = body.head()
@@ -195,14 +196,3 @@ def _metrics(found: Metrics, given: Given) -> list[Finding]:
     if limit is None and errors is not None:
         findings.append(Finding(metric="serve.failures", outcome="observed", value=errors, unit="requests"))
     return findings
-
-
-def _recognise(head: str) -> int:
-    if head.strip() in UNHEALTHY:
-        return 90
-    if re.search(r"^(# TYPE )?ray_serve_\w+", head, re.M):
-        return 90
-    return 60 if head.lstrip().startswith("{") and '"applications"' in head and '"deployments"' in head else 0
-
-
-READERS: tuple[Reader, ...] = (Reader(tool="ray-serve-http", recognise=_recognise, read=_read),)

@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_gpuready.audit.asked import unanswered, unreadable
-from pytest_gpuready.audit.http_body import Body, body_of, failed_transfer, judged_error
-from pytest_gpuready.audit.reader import Given, Reader, Reading
+from pytest_gpuready.audit.http_body import Body, body_of, failed_transfer, is_stream, judged_error
+from pytest_gpuready.audit.reader import Given, Reading
 from pytest_gpuready.audit.readers.vllm_http import (
     METRICS_ONCE,
     ONE_ANSWER,
     count,
     cut_metrics,
     empty,
-    is_stream,
     stream,
 )
 from pytest_gpuready.audit.report import Finding, Outcome
@@ -31,7 +30,8 @@ SUCCESS, FAILURE = "nv_inference_request_success", "nv_inference_request_failure
 NO_END = "generate_stream has no end mark: the stream can have been cut between two events"
 
 
-def _read(given: Given) -> Reading:
+def read(given: Given) -> Reading:
+    """What an answer of Triton says."""
     owed = [*unanswered(given, "a Triton answer", ("max_tokens", "max_failures")), *failed_transfer(given)]
     body = body_of(given)
     head = body.head()
@@ -282,19 +282,3 @@ def _failures(samples: list[Sample], given: Given) -> Iterator[Finding]:
             suspect=f"requests failed on the {name}{said}; see server log" if bad else "",
             advice="CANCELED: the client left" if bad and reasons == ["CANCELED"] else "",
         )
-
-
-def _recognise(head: str) -> int:
-    start = head.lstrip()
-    if re.search(r"^(# TYPE )?nv_(inference|gpu|cpu|energy|cache|pinned)_\w+", head, re.M):
-        return 92
-    if is_stream(head) and '"text_output"' in head and '"model_name"' in head:
-        return 85
-    if start.startswith("{") and ('"model_stats"' in head or ('"model_name"' in head and '"outputs"' in head)):
-        return 85
-    if start.startswith("{") and '"extensions"' in head and '"name"' in head and "triton" in head:
-        return 85
-    return 40 if re.match(r'\{\s*"error"\s*:\s*"', start) and len(start) < 5000 else 0
-
-
-READERS: tuple[Reader, ...] = (Reader(tool="triton-http", recognise=_recognise, read=_read),)

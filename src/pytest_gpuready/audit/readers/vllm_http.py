@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from pytest_gpuready.audit.asked import ADVICE_CUT, unanswered, unreadable, within
-from pytest_gpuready.audit.http_body import Body, body_of, failed_transfer, judged_error
-from pytest_gpuready.audit.reader import Given, Reader, Reading
+from pytest_gpuready.audit.http_body import Body, body_of, failed_transfer, is_stream, judged_error
+from pytest_gpuready.audit.reader import Given, Reading
 from pytest_gpuready.audit.report import Finding, Outcome
 from pytest_gpuready.errors import ParseError
 from pytest_gpuready.parse.openai_answer import Answer, error_body, parse_stream, parse_whole
@@ -27,7 +27,8 @@ GOOD_ENDS = {"stop", "length", "repetition"}
 _CLEAN = {"stop", "length", "tool_calls", "function_call", "content_filter", "stop_sequence", "eos_token"}
 
 
-def _read(given: Given) -> Reading:
+def read(given: Given) -> Reading:
+    """What an answer of an OpenAI-style server says."""
     owed = [*unanswered(given, "an OpenAI-style answer", ("max_tokens", "max_failures")), *failed_transfer(given)]
     body = body_of(given)
     head = body.head()
@@ -47,11 +48,6 @@ def _metric(given: Given, head: str) -> str:
     if "/models" in command:
         return "serve.models"
     return "serve.stream" if "stream" in command or is_stream(head) else "serve.completion"
-
-
-def is_stream(head: str) -> bool:
-    """The body begins as server-sent events do."""
-    return re.match(r"\ufeff?\s*(data:|event:|id:|retry:|:)", head) is not None
 
 
 def _kind(body: Body, head: str, given: Given) -> tuple[list[Finding], tuple[str, ...]]:
@@ -329,23 +325,3 @@ def _failures(failed: list[Sample], given: Given) -> Iterator[Finding]:
             suspect="requests failed in the engine; see server log" if errors else "",
             advice="an abort is a client that left, and no success" if number and not errors else "",
         )
-
-
-def _recognise(head: str) -> int:
-    start = head.lstrip()
-    if re.search(r"^(# TYPE )?vllm:\w+", head, re.M):
-        return 92
-    if is_stream(head) and re.search(r'"(chat\.completion\.chunk|text_completion)"', head):
-        return 90
-    if (
-        start.startswith("{")
-        and '"choices"' in head
-        and re.search(r'"object"\s*:\s*"(chat\.completion|text_completion)"', head)
-    ):
-        return 85
-    if start.startswith("{") and re.match(r'\{\s*"(error"\s*:\s*\{|object"\s*:\s*"error")', start):
-        return 50
-    return 0
-
-
-READERS: tuple[Reader, ...] = (Reader(tool="vllm-http", recognise=_recognise, read=_read),)
