@@ -123,3 +123,9 @@ def test_sxids_after_the_load(measured, require):
 def test_clock_events_under_load(measured, require):
     """No heat, hardware slowdown or power brake holds the clocks while data moves."""
     require(measured)
+
+
+@pytest.mark.clause("PCIE-21")
+def test_copies_to_all_gpus_end_well(measured, require):
+    """Copies to all GPUs at once end by themselves, and the kernel log stays quiet."""
+    require(measured)

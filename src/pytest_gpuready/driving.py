@@ -7,6 +7,7 @@ the store again.
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import shlex
 from collections import defaultdict
@@ -55,6 +56,11 @@ def open_driving(config: pytest.Config, level: int | None) -> Driving:
             "the controlling process has to open the run"
         )
     settings = _settings(config, level)
+    if settings.replay and settings.site and os.environ.get("GPUREADY_UNASKED_REPLAY"):
+        pytest.exit(
+            f"gpuready: INCOMPLETE: expected the GPUs of {settings.site}, found none; no replay stands in for them",
+            INCOMPLETE,
+        )
     try:
         driving = Driving(config, Acceptance(settings))
     except LeaseError as error:

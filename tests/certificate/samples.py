@@ -53,6 +53,7 @@ VALUES: dict[str, Any] = {
     "clock.locked": "unlocked",
     "clock.event_reasons": "none but benign",
     "clock.event_reasons.load": "none but benign",
+    "copies.together.ended": "ended, kernel log quiet",
     "temperature.gpu.margin": (58, 57, 56, 58, 55, 57, 58, 56),
     "temperature.memory.margin": (52, 51, 50, 52, 49, 51, 52, 50),
     "fabric.state": "completed",
@@ -196,7 +197,7 @@ def stopped() -> Certificate:
     return msgspec.structs.replace(
         running,
         finished=True,
-        says="Nothing failed, and this is not an acceptance: 20 of 61 clauses have no verdict.",
+        says="Nothing failed, and this is not an acceptance: 21 of 62 clauses have no verdict.",
         why=running.why[1:],
     )
 

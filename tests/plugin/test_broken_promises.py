@@ -152,7 +152,8 @@ def test_a_marker_expression_aims_as_high_as_it_says(accept: Accept, expression:
 def test_a_level_that_requires_nothing_is_not_accepted(accept: Accept) -> None:
     """A profile that makes every clause of a level optional gives nothing to accept at that level."""
     clauses = "\n".join(
-        f"  PCIE-{n}: {{required: false, gate: false, headline: ''}}" for n in (1, 2, 3, 4, 5, 6, 9, 16, 17, 18, 19, 20)
+        f"  PCIE-{n}: {{required: false, gate: false, headline: ''}}"
+        for n in (1, 2, 3, 4, 5, 6, 9, 16, 17, 18, 19, 20, 21)
     )
     (accept.path / "soft.yaml").write_text(
         "profile: soft\nextends: h200-sxm\nversion: '1'\ntitle: Soft\npci_ids: ['10de:2335']\nclauses:\n"
@@ -210,6 +211,42 @@ def test_a_site_file_forbids_the_automatic_replay(tmp_path: Path, monkeypatch: p
     )
     assert done.returncode == 20
     assert "REPLAY" not in done.stdout
+
+
+@pytest.mark.parametrize("where", ["ini", "environment", "dangling link"])
+def test_a_site_file_elsewhere_forbids_it_too(tmp_path: Path, where: str) -> None:
+    """A site file that pytest finds in ini or PYTEST_ADDOPTS, and a link that leads nowhere, get no replay either."""
+    environment = dict(os.environ)
+    (tmp_path / "my.yaml").write_text("site: 1\nprofile: h200-sxm\nnodes: {node07: {gpus: 8}}\n")
+    if where == "ini":
+        (tmp_path / "pytest.ini").write_text("[pytest]\ngpuready_site = my.yaml\n")
+    elif where == "environment":
+        environment["PYTEST_ADDOPTS"] = "--gpuready-site my.yaml"
+    else:
+        (tmp_path / "site.yaml").symlink_to("nowhere.yaml")
+    command = [sys.executable, "-m", "pytest_gpuready.accept", "-p", "no:hypothesispytest"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode in (4, 20)
+    assert "would be ACCEPTED" not in done.stdout
+
+
+def test_workers_do_not_load_a_node_together(accept: Accept) -> None:
+    """Under -n 2 measurements of one node take turns, so that they do not measure each other."""
+    script = (
+        "import pathlib, sys\n"
+        "from pytest_gpuready.campaign.store import Store\n"
+        "from pytest_gpuready.model import Command\n"
+        "from pytest_gpuready.transport.local import Local\n"
+        "note = 'echo start $0 >> log; sleep 0.3; echo end $0 >> log'\n"
+        "command = Command(node='n', argv=('sh', '-c', note, sys.argv[1]), timeout_s=20)\n"
+        "Store(pathlib.Path('out'), Local()).take(sys.argv[1], command)\n"
+    )
+    runs = [subprocess.Popen([sys.executable, "-c", script, name], cwd=accept.path) for name in ("a", "b", "c")]
+    assert [run.wait(timeout=60) for run in runs] == [0, 0, 0]
+    lines = (accept.path / "log").read_text().split("\n")[:-1]
+    assert all(lines[i].replace("start", "end") == lines[i + 1] for i in range(0, 6, 2))
 
 
 @pytest.mark.parametrize("trace", ["proc/driver/nvidia", "sys/module/nvidia", "dev/nvidia0", "pci"])

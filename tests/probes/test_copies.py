@@ -533,11 +533,12 @@ def test_one_command_per_gpu_that_was_found():
     assert command.timeout_s == 120
 
 
-def together(*docs):
+def together(*docs, metric="pcie.h2d.concurrent"):
     probe = TogetherProbe()
     [scope] = probe.scopes(node())
     results = [result(doc, "copies-together") for doc in docs]
-    return probe.read(Inventory(nodes=(node(),)), node(), scope, results)
+    answers = probe.read(Inventory(nodes=(node(),)), node(), scope, results)
+    return [answer for answer in answers if answer.metric == metric]
 
 
 def test_together_answers_for_every_slot():
@@ -569,6 +570,23 @@ def test_together_passes_the_problem_on():
     """Where the GPUs did not copy together, every one of them is not measured, for the same reason."""
     answers = together(TogetherDoc(problem="0000:2a:00.0: cuMemAlloc: out of memory"))
     assert {a.says for a in answers[:2]} == {"0000:2a:00.0: cuMemAlloc: out of memory"}
+
+
+def test_how_the_copies_together_ended():
+    """A quiet log is well; an Xid fails every GPU, also beside a problem; a problem or a doubt is not measured."""
+    rates = {BDF: 50.0, "0000:2a:00.0": 26.0}
+
+    def ended(**fields):
+        return together(TogetherDoc(**fields), metric="copies.together.ended")
+
+    quiet = ended(gb_per_s=rates, log_after=log(*QUIET))
+    assert [answer.value for answer in quiet[:2]] == ["ended, kernel log quiet"] * 2
+    assert quiet[2].says == "node01 GPU 2 was not found, so nothing was copied to it"
+    fallen = ended(problem="CUDA_ERROR_UNKNOWN", log_after=log(OTHERS))
+    assert all("Xid 79 of 0000:2a:00.0" in answer.value for answer in fallen[:2])
+    assert {a.says for a in ended(problem="out of memory", log_after=log(*QUIET))[:2]} == {"out of memory"}
+    assert all(isinstance(a, Problem) for a in ended(gb_per_s=rates))
+    assert all(isinstance(a, Problem) for a in ended(gb_per_s=rates, log_after=log(problem="no kmsg")))
 
 
 def test_together_needs_two():

@@ -157,10 +157,12 @@ class Findings:
         if taken.problem:
             return {}
         key = key_of(probe.name, scope.name)
-        boots = {_boot_of(result, probe.name) for result in taken.results} - {"", node.boot_id}
-        if boots and node.boot_id:
+        boots = {_boot_of(result, probe.name) for result in taken.results} - {None, node.boot_id}
+        # Where the node itself could not be read, nothing says which boot is the right one, and the run is INCOMPLETE.
+        if boots and (node.boot_id or node.name not in self.inventory.problems):
+            other = next(iter(boots)) or "nobody knows which"
             self._problems[key] = (
-                f"{node.name}: expected answers of boot {node.boot_id}, found one of boot {sorted(boots)[0]}; "
+                f"{node.name}: expected answers of boot {node.boot_id or 'unknown'}, found one of boot {other}; "
                 "the node rebooted or another one answered: start again"
             )
             return {}
@@ -185,12 +187,12 @@ class Findings:
         return False
 
 
-def _boot_of(result: CommandResult, probe: str) -> str:
-    """The boot that an agent's document names; "" where there is no document."""
+def _boot_of(result: CommandResult, probe: str) -> str | None:
+    """The boot that an agent's document names ("" where it could not say); None where there is no document."""
     try:
         return envelope(result, probe).boot_id
     except (ParseError, ToolError):
-        return ""
+        return None
 
 
 def _problem(metric: str, part: Part, says: str) -> Problem:

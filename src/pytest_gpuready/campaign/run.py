@@ -111,10 +111,16 @@ def open_run(
         raise StoreError(
             f"expected to write in {out}, found {error.strerror}; choose another --gpuready-out"
         ) from error
-    findings.reread()
+    again: tuple[str, ...] = ()
+    if continued:
+        again = _unproven(store, findings, probes)
+        for key in again:
+            store.forget(key)
     for key, taken in fresh.items():
-        store.put(key, taken)
-    again = _forget_unproven(store, fresh, findings, probes) if continued else ()
+        old = store.read(key)
+        kept = [*old.earlier, *old.results] if old and continued else []
+        store.put(key, msgspec.structs.replace(taken, earlier=kept))
+    findings.reread()
     return Run(
         out=out, started=started, continued=continued, moved_to=moved_to, measured_again=again, store=store, lock=lock
     )
@@ -153,20 +159,14 @@ def _failed(findings: Findings, probes: Sequence[Probe]) -> bool:
     return any(Outcome.FAIL in findings.outcomes_of(probe, scope) for probe, scope in _scopes(findings, probes))
 
 
-def _forget_unproven(
-    store: Store, fresh: dict[str, Taken], findings: Findings, probes: Sequence[Probe]
-) -> tuple[str, ...]:
-    """Let what has a clause that did not prove itself be measured again; returns the scopes that had been measured."""
+def _unproven(store: Store, findings: Findings, probes: Sequence[Probe]) -> tuple[str, ...]:
+    """Stored scopes with a clause that did not prove itself: they are to be measured again."""
     proven = {
         key_of(probe.name, scope.name)
         for probe, scope in _scopes(findings, probes)
         if all(outcome.reusable for outcome in findings.outcomes_of(probe, scope))
     }
-    again = tuple(key for key in store.scopes() if key not in proven and key not in fresh)
-    for key in again:
-        store.forget(key)
-    findings.reread()
-    return again
+    return tuple(key for key in store.scopes() if key not in proven)
 
 
 def _lock(out: Path) -> TextIO:

@@ -23,6 +23,9 @@ from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import Transport
 
+BUSY_S = 4 * 3600.0
+"""How long a measurement waits for its turn on a node."""
+
 
 class Taken(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """All results of one command on one scope; `problem` says why there is none.
@@ -108,7 +111,9 @@ class Store:
 
     def _run(self, command: Command, before: Taken) -> Taken:
         try:
-            result = self._transport.run(command)
+            # One load at a time on a node: with several workers, two would measure each other.
+            with self._lock(f"busy@{command.node}", patience_s=BUSY_S):
+                result = self._transport.run(command)
         except RecordingEndedError:
             raise
         except TransportError as error:

@@ -70,6 +70,11 @@ class Documents:
         """The copies documents of a GPU: the first run and recorded retests."""
         return [d["data"] for d in self._documents if d["probe"] == "copies" and d["data"]["bdf"] == self.bdfs[index]]
 
+    @property
+    def together(self) -> dict[str, Any]:
+        """The document of copies to all GPUs at once."""
+        return self._one("copies-together")
+
     def log(self, text: str) -> None:
         """Add a line to the kernel log since boot."""
         self.node["kernel_log"]["lines"].append({"t": 1000.0, "text": text})

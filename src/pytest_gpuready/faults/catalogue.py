@@ -104,7 +104,22 @@ def _brake_under_load(documents: Documents) -> None:
 
 _COPIED = tuple(f"PCIE-{n}" for n in (1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 17, 18, 19, 20))
 
+
+def _xid_together(documents: Documents) -> None:
+    line = f"NVRM: Xid (PCI:{documents.bdfs[BAD].rsplit('.', 1)[0]}): 79, GPU has fallen off the bus."
+    documents.together["log_after"]["lines"].append({"t": 2000.0, "text": line})
+
+
+_ALL = tuple(range(8))
+
 FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="xid-while-all-copy",
+        says="A GPU falls off the bus while all GPUs copy at once.",
+        change=_xid_together,
+        reddens={"PCIE-8": _ALL, "PCIE-21": _ALL},
+        suspect="Xid 79 of 0000:4c:00.0",
+    ),
     Fault(
         name="gpu-lost-by-nvml",
         says="One GPU is on the bus and NVML does not know it.",

@@ -14,6 +14,8 @@ from pytest_gpuready.probes.kernel_events import doubt
 from pytest_gpuready.probes.watched import log_alarms
 
 METRIC = "pcie.h2d.concurrent"
+ENDED = "copies.together.ended"
+WELL = "ended, kernel log quiet"
 TIMEOUT_S = 180.0
 
 
@@ -21,7 +23,7 @@ class TogetherProbe:
     """`python -m pytest_gpuready.agent copies-together BDF...`, once a node that has at least two GPUs."""
 
     name = "copies-together"
-    metrics: tuple[str, ...] = (METRIC,)
+    metrics: tuple[str, ...] = (METRIC, ENDED)
 
     def scopes(self, node: Node) -> tuple[Part, ...]:
         return (node.part,) if len(_found(node)) > 1 else ()
@@ -34,7 +36,12 @@ class TogetherProbe:
     ) -> tuple[Measurement | Problem, ...]:
         seen = tuple(digest for result in results for digest in evidence(result))
         runs = [_document(result) for result in results] or ["no run of the copies"]
-        return tuple(_answer(slot.part, _found(node).get(slot.part), runs, seen) for slot in node.slots)
+        found = _found(node)
+        ended = [_ended(result) for result in results] or ["no run of the copies"]
+        return (
+            *(_answer(slot.part, found.get(slot.part), runs, seen) for slot in node.slots),
+            *(_end(slot.part, found.get(slot.part, ""), ended, seen) for slot in node.slots),
+        )
 
 
 def _found(node: Node) -> dict[Part, str]:
@@ -78,6 +85,43 @@ def _answer(
         evidence=seen,
         watch=_watch(docs, bdf),
     )
+
+
+def _ended(result: CommandResult) -> TogetherDoc | str:
+    """The document, also one that reports a problem: its kernel log counts all the same."""
+    try:
+        return together_doc(result)
+    except (ToolError, ParseError) as error:
+        return str(error)
+
+
+def _end(part: Part, bdf: str, runs: Sequence[TogetherDoc | str], seen: tuple[str, ...]) -> Measurement | Problem:
+    """How the heaviest load of the level ended: what the kernel log says counts first, then a problem, then a doubt."""
+    if not bdf:
+        return not_measured(ENDED, part, f"{part.label} was not found, so nothing was copied to it", seen)
+    docs = [run for run in runs if isinstance(run, TogetherDoc)]
+    logs = [doc.log_after for doc in docs if doc.log_after]
+    said = [
+        f"Xid {xid.number} of {xid.bdf or 'an unknown address'}"
+        for log in logs
+        for xid in xids(log.lines)
+        if xid.hardware
+    ]
+    said += [alarm for log in logs for alarm in log_alarms(log.lines, bdf)]
+    if said:
+        value = "; ".join(dict.fromkeys(said))
+        return Measurement(metric=ENDED, part=part.name, value=value, evidence=seen)
+    for run in runs:
+        if isinstance(run, str):
+            return not_measured(ENDED, part, run, seen)
+        if run.problem or run.log_after is None:
+            return not_measured(
+                ENDED, part, run.problem or "no kernel log stands in the document; record it again", seen
+            )
+        unread = doubt(run.log_after)
+        if unread:
+            return not_measured(ENDED, part, unread, seen)
+    return Measurement(metric=ENDED, part=part.name, value=WELL, evidence=seen)
 
 
 def _watch(docs: Sequence[TogetherDoc], bdf: str) -> Watch:

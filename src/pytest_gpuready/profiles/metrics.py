@@ -95,6 +95,9 @@ METRICS: dict[str, Metric] = {
     "pcie.copies.corrupted": _gpu("Copied bytes that did not arrive as they were sent."),
     "xid.hardware.after": _gpu("Hardware Xids of any GPU in the kernel log since boot, read after the load."),
     "sxid.fatal.after": _gpu("Fatal SXids in the kernel log since boot, read after the load."),
+    "copies.together.ended": _word(
+        "How copies to all GPUs of the node at once ended, and what the kernel log said then."
+    ),
     "clock.event_reasons.load": _word("Clock-event reasons beyond the benign ones while data moved."),
 }
 
@@ -112,6 +115,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "clock.locked": ("unlocked", "locked by application clocks"),
     "clock.event_reasons": ("none but benign",),
     "clock.event_reasons.load": ("none but benign",),
+    "copies.together.ended": ("ended, kernel log quiet",),
     "fabric.state": ("completed", "not supported"),
     "nouveau.loaded": ("not loaded",),
 }
