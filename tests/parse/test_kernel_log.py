@@ -217,3 +217,13 @@ def test_any_text_is_read_without_a_crash(texts: list[str]) -> None:
     found = xids(log)
     assert all(xid.kind in ("hardware", "application", "information") for xid in found)
     assert len(sxids(log)) <= len(log)
+
+
+def test_the_xid_of_another_subsystem_is_none() -> None:
+    """RPC and file systems have xids of their own; without the driver's word or a PCI address it is none of ours."""
+    lines = [
+        LogLine(t=1.0, text="RPC: 1234 xid (0x5f2a1c) status -11"),
+        LogLine(t=2.0, text="XFS (nvme0n1): log xid [4711] replayed"),
+        LogLine(t=3.0, text="Xid (PCI:0000:19:00): 79, GPU has fallen off the bus."),
+    ]
+    assert [xid.number for xid in xids(lines)] == [79]

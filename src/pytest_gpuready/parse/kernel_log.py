@@ -68,7 +68,8 @@ XIDS: dict[int, tuple[str, str]] = {
 }
 
 _ADDRESS = r"(?:PCI:)?([0-9a-fA-F]+:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?"
-_XID_IN_BRACKETS = re.compile(r"(?<![A-Za-z0-9_])Xid(?=\s*[(\[])", re.IGNORECASE)
+_XID_IN_BRACKETS = re.compile(r"(?<![A-Za-z0-9_])Xid(?=\s*[(\[]\s*(?:PCI|[0-9a-f]{4,8}:[0-9a-f]{2}:))", re.IGNORECASE)
+"""Outside the driver's own lines only with a PCI address in the brackets: RPC and file systems have xids too."""
 _XID_BEGINS = re.compile(r"(?<![A-Za-z0-9_])Xid(?=\s*[(\[]|[\s:]+\d)", re.IGNORECASE)
 """Without brackets only in a line of the driver: other parts of the kernel have an xid of their own."""
 _XID = re.compile(

@@ -17,6 +17,24 @@ COUNTS = ("", "per TB")
 MOST_COUNTED = 1e6
 """An agreed number of events that is higher than this agrees to any number."""
 
+NEVER = (
+    "xid.hardware",
+    "xid.hardware.after",
+    "xid.unplaced",
+    "sxid.fatal",
+    "sxid.fatal.after",
+    "ecc.uncorrected.volatile",
+    "remap.pending",
+    "remap.failure",
+    "pcie.copies.corrupted",
+    "pcie.errors.fatal",
+    "pcie.aer.uncorrectable",
+)
+"""Counts of what a good card never shows: a number above 0 needs its reason."""
+LEAST = {"": 1.0, "C": -20.0}
+"""Unit -> the lowest floor that anything can break: a count is whole, and no idle card is 20 degrees too hot."""
+MOST_W = 1500
+
 Wrong = Callable[[tuple[str, ...], str], None]
 """Takes where in the limit something is wrong, and what is."""
 
@@ -40,7 +58,7 @@ def limit_rules(limit: dict[str, Any], clause: dict[str, Any], metric: Metric | 
         _marginal(limit, wrong)
     if "ceiling" in limit:
         _ceiling(limit, wrong)
-    elif metric and metric.unit == "GB/s":
+    elif metric and metric.unit in ("GB/s", "MB/s"):
         wrong((), "expected a ceiling on a bandwidth limit, found none; say what physics allows")
 
 
@@ -92,6 +110,12 @@ def _sense(limit: dict[str, Any], metric: Metric, name: str, wrong: Wrong) -> No
     if high is not None and high > MOST_COUNTED and metric.unit in COUNTS and not reason:
         says = f"expected at most {MOST_COUNTED:.0f} on a count, found {high:.10g}: it cannot fail"
         wrong(("at_most",), f"{says}; correct it or say ceiling_reason")
+    if name in NEVER and high and not reason:
+        wrong(("at_most",), f"expected 0 ({name} is never right), found {high:g}; correct it or say ceiling_reason")
+    if low is not None and low < LEAST.get(metric.unit, low):
+        wrong(("at_least",), f"expected {LEAST[metric.unit]:g} or more, found {low:g}: it cannot fail; correct it")
+    if high is not None and metric.unit == "W" and high > MOST_W:
+        wrong(("at_most",), f"expected at most {MOST_W} W, found {high:g}: it cannot fail; correct it")
     if name in MORE_IS_BETTER and high is not None and not reason:
         says = f"expected at_least ({name} is the better the more), found at_most: nothing at all would pass"
         wrong(("at_most",), f"{says}; correct it or say ceiling_reason")
