@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import pytest_gpuready.driving  # noqa: F401 - loaded once for all runs in this process
+
 SUITES = Path(__file__).parents[2] / "suites"
 
 # Guests of this environment that these runs do not need, and that cost a second each time.
@@ -81,7 +83,11 @@ class Accept:
         given = [*arguments, *(["-p", p] for p in ("own_lease", *plugins))]
         flat = [a for item in given for a in ([item] if isinstance(item, str) else item)]
         paths = [str(SUITES)] if suites else []
-        result = self._pytester.runpytest_subprocess(*_LIGHT, *flat, *paths, timeout=120)
+        if plugins or "-n" in flat:  # what meddles with the process, or starts others, gets one of its own
+            result = self._pytester.runpytest_subprocess(*_LIGHT, *flat, *paths, timeout=120)
+        else:
+            self._pytester.syspathinsert()
+            result = self._pytester.runpytest_inprocess(*_LIGHT, *flat, *paths)
         return Outcome(result=result, out=self.path / "gpuready-out")
 
 
