@@ -10,19 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_gpuready.model.clause import Clause, Limit, Profile, Source
+    from pytest_gpuready.model.clause import Clause, Limit, Parameter, Profile, Source
     from pytest_gpuready.model.command import Command, CommandResult
-    from pytest_gpuready.model.hardware import Gpu, Inventory, Node, Part, Slot
+    from pytest_gpuready.model.hardware import Dcgm, Gpu, Inventory, Node, Part, Slot
     from pytest_gpuready.model.measurement import Measurement, Problem, ProblemKind, Value, Watch
     from pytest_gpuready.model.verdict import Outcome, Status, Verdict
 
 _HOME = {
     "Clause": "clause",
     "Limit": "clause",
+    "Parameter": "clause",
     "Profile": "clause",
     "Source": "clause",
     "Command": "command",
     "CommandResult": "command",
+    "Dcgm": "hardware",
     "Gpu": "hardware",
     "Inventory": "hardware",
     "Node": "hardware",
@@ -42,12 +44,14 @@ __all__ = [
     "Clause",
     "Command",
     "CommandResult",
+    "Dcgm",
     "Gpu",
     "Inventory",
     "Limit",
     "Measurement",
     "Node",
     "Outcome",
+    "Parameter",
     "Part",
     "Problem",
     "ProblemKind",

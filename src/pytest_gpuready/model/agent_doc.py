@@ -86,6 +86,30 @@ class NcclConf(Wire, frozen=True, kw_only=True):
     settings: list[str]
 
 
+class DcgmDoc(Wire, frozen=True, kw_only=True):
+    """DCGM as it is installed, found without running any of it."""
+
+    path: str
+    """Of `dcgmi`."""
+    root: bool = False
+    machine: str = ""
+    """As `uname -m` says it."""
+    host_engine: list[int] = []
+    """Process ids of nv-hostengine."""
+    diagnostics: dict[str, str] = {}
+    """Process id -> command name of every diagnostic that runs now (nvvs, dcgmi diag)."""
+    plugins: dict[str, list[str]] = {}
+    """Plug-in folder -> libraries in it."""
+    sku_file: str = ""
+    """Path of diag-skus.yaml; "" where none was found."""
+    sku_sha256: str = ""
+    skus: dict[str, list[str]] = {}
+    """PCI device id of a GPU found ("2335") -> its entries in that file, as they stand there."""
+    sku_problem: str = ""
+    environment: dict[str, str] = {}
+    """DCGM_* variables that a diagnostic would see: of the host engine where there is one, else our own."""
+
+
 class NodeDoc(Wire, frozen=True, kw_only=True):
     """What a node says about itself without any NVIDIA library."""
 
@@ -110,6 +134,8 @@ class NodeDoc(Wire, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     """NCCL_* and CUDA_* variables of the agent's process; values longer than 200 characters are cut."""
     nccl_conf: list[NcclConf] = []
+    dcgm: DcgmDoc | None = None
+    """None where no dcgmi is on the PATH."""
     agent_version: str = ""
     python: str = ""
 
@@ -310,6 +336,30 @@ class TogetherDoc(Wire, frozen=True, kw_only=True):
     seconds: float = 0.0
     log_after: KernelLog | None = None
     """As in `CopiesDoc`."""
+
+
+# --- probe "around": another tool, under the watch -------------------------------------------------------------------
+
+
+class AroundDoc(Wire, frozen=True, kw_only=True):
+    """A tool that ran as our child on the node, what it printed, and what was seen on the GPUs meanwhile.
+
+    `exit_code` is as a shell would see it, 128 + n for signal n; None where it could not be started (`problem`).
+    `ended_early` is True where it was told to end (deadline, Ctrl-C) before it had done so itself.
+    """
+
+    argv: list[str]
+    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+    ended_early: bool = False
+    problem: str = ""
+    cut: bool = False
+    """True where it printed more than is kept."""
+    watch: dict[str, WatchDoc] = {}
+    """Bus address -> what was seen; a GPU that could not be watched is absent."""
+    watch_problem: str = ""
 
 
 def encode(*, probe: str, host: str, boot_id: str, data: Any) -> bytes:

@@ -8,7 +8,7 @@ from pytest_gpuready.model.measurement import Value
 
 SOURCE_KINDS = ("datasheet", "contract", "baseline", "rule", "declared")
 LEVELS = (1, 2, 3, 4)
-NEEDS = ("nvlink", "nvswitch", "peers")
+NEEDS = ("nvlink", "nvswitch", "peers", "dcgm", "nccl_tests", "rist", "nvidia_cpu")
 PER = ("node", "gpu")
 
 
@@ -99,7 +99,9 @@ class Limit:
 class Clause:
     """One promise. `limit` None means: recorded only (OBSERVED).
 
-    `needs` names what the hardware must have for the clause to apply ("nvlink", "nvswitch", "peers").
+    `needs` names what the node must have for the clause to apply ("nvlink", "nvswitch", "peers", "dcgm", ..).
+    `after` are metrics whose own clauses must hold on the node before this one is measured: nobody spends hours on a
+    tool that is known not to work.
     `context` are metrics shown beside it when it fails, `action` is what to do then; it may hold the placeholders
     {node}, {gpu}, {module}, {bdf}, {upstream}.
     """
@@ -113,6 +115,7 @@ class Clause:
     required: bool = True
     hidden_in_vm: bool = False
     needs: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
     retest: bool = False
     not_applicable: str = ""
     headline: str = ""
@@ -139,8 +142,37 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter that a diagnostic tool is given, "memory_bandwidth.minimum_bandwidth": stricter than its own.
+
+    `value` is a number or a word as the tool takes it. `ceiling` is what physics allows, in the unit of the value:
+    a floor of the tool below a tenth of it proves nothing.
+    """
+
+    name: str
+    value: Value
+    source: Source
+    unit: str = ""
+    ceiling: float | None = None
+
+    @property
+    def test(self) -> str:
+        """The test that takes it."""
+        return self.name.partition(".")[0]
+
+    @property
+    def word(self) -> str:
+        """As it stands on a command line: "memory_bandwidth.minimum_bandwidth=2700000"."""
+        value = f"{self.value:.12g}" if isinstance(self.value, (int, float)) else self.value
+        return f"{self.name}={value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A set of clauses for hardware known by its PCI ids ("10de:2335"). An empty one cannot exist."""
+    """A set of clauses for hardware known by its PCI ids ("10de:2335"). An empty one cannot exist.
+
+    `dcgm` are parameters given to `dcgmi diag` beyond those that follow from the limits of the clauses.
+    """
 
     name: str
     version: str
@@ -151,6 +183,7 @@ class Profile:
     nvswitch: bool
     sha256: str
     notes: tuple[str, ...] = field(default=())
+    dcgm: tuple[Parameter, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.clauses:
@@ -163,6 +196,10 @@ class Profile:
 
     def clause(self, clause_id: str) -> Clause | None:
         return next((c for c in self.clauses if c.id == clause_id), None)
+
+    def of_metric(self, metric: str) -> tuple[Clause, ...]:
+        """All clauses about a metric."""
+        return tuple(c for c in self.clauses if c.metric == metric)
 
     def up_to(self, level: int) -> tuple[Clause, ...]:
         """Clauses of this level and below, in profile order: levels are cumulative."""

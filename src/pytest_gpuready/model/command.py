@@ -7,19 +7,27 @@ from dataclasses import dataclass
 PYTHON = "python"
 """First word of an agent command: the transport puts in the node's own interpreter; recordings do not know it."""
 
+GRACE_S = 2.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """One command on one node.
 
     `argv` is a list of words, never a shell line. `timeout_s` is a deadline on the node for the whole process group.
+    `grace_s` is how long its group has to end by itself (SIGTERM) before it is killed: what it prints then is kept.
     `repeat` is 0 for the first run of it and counts retests; only a replay looks at it.
+    `says` is what it does, for whoever waits for it ("DCGM targeted_power, level 3"), `typical_s` how long it usually
+    takes (0: seconds, nobody needs to be told).
     """
 
     node: str
     argv: tuple[str, ...]
     timeout_s: float
+    grace_s: float = GRACE_S
     repeat: int = 0
+    says: str = ""
+    typical_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.argv:

@@ -84,6 +84,28 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dcgm:
+    """DCGM as it is installed on a node, known without running it.
+
+    `folders` are the plug-in folders found (CUDA versions), `plugins` the tests whose plug-in lies there. `floors` are
+    what its SKU file says of the GPU models found: PCI device id -> parameter -> value.
+    """
+
+    path: str
+    root: bool = False
+    host_engine: bool = False
+    busy: tuple[str, ...] = ()
+    """Diagnostics of others that run now: "nvvs (pid 812)"."""
+    folders: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+    sku_file: str = ""
+    sku_problem: str = ""
+    floors: dict[str, dict[str, str]] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    machine: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One expected node: its slots in PCI order, and what it says about itself."""
 
@@ -101,6 +123,9 @@ class Node:
     nvswitch: bool = True
     nvlink_none: str = ""
     """Why no NVLink is expected ("" where it is)."""
+    dcgm: Dcgm | None = None
+    dcgm_none: str = "the built-in engine is used"
+    """Why DCGM is not asked ("" where it is)."""
     extra_gpus: tuple[str, ...] = ()
     """GPUs found and not expected: by address, or "NVML index 2 (GpuIsLost)" where NVML gives none."""
 

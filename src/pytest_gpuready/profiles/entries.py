@@ -12,7 +12,7 @@ FilledText = Annotated[str, Meta(min_length=1, max_length=400)]
 ClauseId = Annotated[str, Meta(pattern="^[A-Z][A-Z0-9]{0,15}-[0-9]{1,4}$")]
 PciId = Annotated[str, Meta(pattern="^[0-9a-f]{4}:[0-9a-f]{4}$")]
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Need = Literal["nvlink", "nvswitch", "peers"]
+Need = Literal["nvlink", "nvswitch", "peers", "dcgm", "nccl_tests", "rist", "nvidia_cpu"]
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -53,6 +53,7 @@ class ClauseEntry(Entry, frozen=True, kw_only=True):
     required: bool = True
     hidden_in_vm: bool = False
     needs: Need | list[Need] = []
+    after: list[FilledText] = []
     retest: bool = False
     not_applicable: Text = ""
     headline: Text = ""
@@ -60,6 +61,15 @@ class ClauseEntry(Entry, frozen=True, kw_only=True):
     context: list[FilledText] = []
     unit: Text = ""
     limit: LimitEntry | UnsetType = UNSET
+
+
+class ParameterEntry(Entry, frozen=True, kw_only=True):
+    """A parameter of `dcgmi diag`, always whole."""
+
+    value: int | float | str
+    source: SourceEntry
+    unit: Text = ""
+    ceiling: float | UnsetType = UNSET
 
 
 class ProfileEntry(Entry, frozen=True, kw_only=True):
@@ -73,4 +83,5 @@ class ProfileEntry(Entry, frozen=True, kw_only=True):
     nvlink: bool | UnsetType = UNSET
     nvswitch: bool | UnsetType = UNSET
     notes: list[FilledText] = []
+    dcgm: dict[Annotated[str, Meta(pattern="^[a-z0-9_]{1,40}([.][a-z0-9_]{1,40}){1,2}$")], ParameterEntry] = {}
     clauses: dict[ClauseId, ClauseEntry] = {}

@@ -178,6 +178,7 @@ def _clause(name: str, plain: dict[str, Any]) -> Clause:
         required=entry.required,
         hidden_in_vm=entry.hidden_in_vm,
         needs=(entry.needs,) if isinstance(entry.needs, str) else tuple(entry.needs),
+        after=tuple(entry.after),
         retest=entry.retest,
         not_applicable=one_line(entry.not_applicable),
         headline=one_line(entry.headline),
