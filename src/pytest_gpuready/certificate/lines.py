@@ -62,7 +62,7 @@ def action_text(inventory: Inventory, clause: Clause, part: Part, outcome: Outco
 
 def one_line(text: str) -> str:
     """Text without line breaks and control characters, cut to a length that a terminal and a page can bear."""
-    clean = "".join(c if c.isprintable() else " " for c in text)
+    clean = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
     clean = " ".join(clean.split())
     return clean if len(clean) <= MAX_LINE else clean[: MAX_LINE - 3] + "..."
 

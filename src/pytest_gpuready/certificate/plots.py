@@ -1,7 +1,7 @@
 """Figures of the certificate as inline SVG: bullet, part boxes, strip, watch.
 
 Every figure has role="img" and a sentence; what it shows by colour it shows by shape too. Numbers are formatted here,
-text goes through `Markup.format`, which escapes it.
+text is escaped where it is put in.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from pytest_gpuready.certificate import words
 from pytest_gpuready.certificate.document import ClauseEntry, PartEntry, WatchEntry
@@ -28,7 +28,8 @@ STRIP_SIZE = Markup(' width="210" height="40"')
 
 def _shape(template: str, *numbers: object) -> Markup:
     """A constant piece of SVG with numbers and words put in, every one of them escaped; numbers with one decimal."""
-    return Markup(template).format(*(f"{n:.1f}" if isinstance(n, float) else n for n in numbers))  # noqa: S704 - constant
+    put_in = (f"{n:.1f}" if isinstance(n, float) else escape(n) for n in numbers)
+    return Markup(template.format(*put_in))  # noqa: S704 - the template is constant, what is put in is escaped
 
 
 def _figure(width: float, height: float, sentence: str, body: Markup, extra: Markup = NO_EXTRA) -> Markup:
@@ -149,13 +150,13 @@ def strip(clause: ClauseEntry, many: bool) -> Markup:
     median = statistics.median(values)
     marks += _shape('<path d="M4 24H206" class="ax"/><path d="M{} 3V24" class="med"/>', x(median))
     level: dict[int, int] = {}
+    places = words.decimals(clause)
     for part, value in found:
         column = round(x(value) / 5.6)
         height = min(level.get(column, 0), 2)
         level[column] = level.get(column, 0) + 1
-        title = f"{words.part_text(part.part, many)}: {words.value_text(clause, part)}"
+        title = f"{words.part_text(part.part, many)}: {words.value_text(clause, part, places=places)}"
         marks += _dot(title, part.outcome, x(value), 19.5 - 5.6 * height, worst=bound is not None and part is worst[0])
-    places = words.decimals(clause)
     if bound is None:
         labels = [(x(end), words.grouped(end, places), "") for end in sorted({min(values), max(values)})]
     else:

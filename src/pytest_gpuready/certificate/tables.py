@@ -32,6 +32,8 @@ class Row:
     note: str
     margin: str
     figure: str
+    places: int
+    """Decimals of the clause's values."""
 
     @property
     def count(self) -> int:
@@ -64,6 +66,7 @@ def row(clause: ClauseEntry, many: bool, *, headline: bool = False) -> Row:
         note=note,
         margin=words.margin_text(clause, worst),
         figure=figure,
+        places=words.decimals(clause),
     )
 
 

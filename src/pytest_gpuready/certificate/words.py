@@ -7,6 +7,7 @@ length; escaping is the template's work (autoescape).
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import unicodedata
@@ -89,16 +90,16 @@ def clean(text: str, bound: int = TEXT_BOUND) -> str:
     missing = len(text) - bound
     if missing > 0:
         text = text[:bound]
-    out = []
-    for char in text:
-        if char in "\n\r\t":
-            out.append(" ")
-        elif unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
-            out.append("\ufffd")
-        else:
-            out.append(char)
-    said = "".join(out)
+    said = text if text.isprintable() else "".join(map(_seen, text))
     return f"{said} \u2026 ({missing} characters more in certificate.json)" if missing > 0 else said
+
+
+@functools.lru_cache(maxsize=4096)
+def _seen(char: str) -> str:
+    """What stands for a character on the page; the characters of one page are few, so their answers are kept."""
+    if char in "\n\r\t":
+        return " "
+    return "\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") else char
 
 
 def plain(text: str, bound: int = TEXT_BOUND) -> str:
@@ -176,23 +177,26 @@ def worst_number(clause: ClauseEntry) -> tuple[PartEntry, float] | None:
 
 def decimals(clause: ClauseEntry) -> int:
     """Decimals of a row: those of its shown values and limit, more where a value would else look like its limit."""
-    found = [value for _, value in numbers(clause)]
-    shown = [part.shown.partition(".")[2] for part, _ in numbers(clause)]
+    found = numbers(clause)
+    shown = [part.shown.partition(".")[2] for part, _ in found]
     places = max((len(text) for text in shown if text.isdigit()), default=0)
     bound = bound_of(clause)
     if bound is None:
         return min(places, 6)
     places = max(places, len(f"{bound:g}".partition(".")[2]) if "e" not in f"{bound:g}" else 0)
-    while places < 6 and any(v != bound and round(v, places) == round(bound, places) for v in found):
+    while places < 6 and any(v != bound and round(v, places) == round(bound, places) for _, v in found):
         places += 1
     return min(places, 6)
 
 
-def value_text(clause: ClauseEntry, part: PartEntry, bound: int = 160) -> str:
-    """The value of a part without unit, set for the page; "" where there is none."""
+def value_text(clause: ClauseEntry, part: PartEntry, bound: int = 160, *, places: int | None = None) -> str:
+    """The value of a part without unit, set for the page; "" where there is none.
+
+    `places` are the clause's decimals where the caller knows them: finding them looks at every part.
+    """
     value = number(part.value)
     if value is not None and re.fullmatch(r"-?\d+(\.\d+)?", part.shown):
-        return grouped(value, decimals(clause))
+        return grouped(value, decimals(clause) if places is None else places)
     return typo(clean(part.shown or ("" if part.value is None else show(part.value)), bound))
 
 
