@@ -14,9 +14,11 @@ from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport.local import Local
 
+GRACE_S = 0.3  # the wait before SIGKILL and for a pipe that somebody else holds is the same wait, only shorter
+
 
 def run(script: str, *, timeout_s: float = 20.0, transport: Local | None = None) -> CommandResult:
-    return (transport or Local()).run(Command(node="here", argv=("sh", "-c", script), timeout_s=timeout_s))
+    return (transport or Local(grace_s=GRACE_S)).run(Command(node="here", argv=("sh", "-c", script), timeout_s=timeout_s))
 
 
 def alive(pid: int) -> bool:
@@ -94,7 +96,7 @@ def test_ctrl_c_ends_the_child_too(tmp_path: Path) -> None:
     script = (
         "from pytest_gpuready.transport.local import Local\n"
         "from pytest_gpuready.model import Command\n"
-        f"Local().run(Command(node='n', argv=('sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 300'), timeout_s=200))\n"
+        f"Local(grace_s={GRACE_S}).run(Command(node='n', argv=('sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 300'), timeout_s=200))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script],

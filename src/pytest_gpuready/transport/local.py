@@ -24,15 +24,18 @@ from pytest_gpuready.model.command import PYTHON
 MAX_BYTES = 16 * 1024 * 1024
 """What is kept of stdout and of stderr; a command that prints more is ended."""
 
-_GRACE_S = 2.0
+GRACE_S = 2.0
+"""How long a child may take to end after a signal, and its pipes to end after itself."""
+
 _CHUNK = 65536
 
 
 class Local:
     """The transport for the machine that pytest runs on."""
 
-    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, *, max_bytes: int = MAX_BYTES, grace_s: float = GRACE_S) -> None:
         self._max_bytes = max_bytes
+        self._grace_s = grace_s
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def stop(self) -> None:
@@ -69,7 +72,7 @@ class Local:
         try:
             stdout, stderr, why = self._collect(process, begin + command.timeout_s)
         finally:
-            unkillable = _end_group(process)
+            unkillable = _end_group(process, self._grace_s)
             self._running.discard(process)
         if why == "too much":
             stderr += f"\noutput beyond {self._max_bytes} bytes was cut and the command ended".encode()
@@ -101,7 +104,7 @@ class Local:
                 if now >= deadline:
                     why = "deadline"
                     break
-                if ended_at is not None and now >= ended_at + _GRACE_S:
+                if ended_at is not None and now >= ended_at + self._grace_s:
                     break  # the command is gone, somebody it started still holds the pipe
                 for key, _ in selector.select(timeout=min(0.1, deadline - now)):
                     chunk = os.read(key.fd, _CHUNK)
@@ -124,12 +127,12 @@ class Local:
         return bytes(kept[process.stdout]), bytes(kept[process.stderr]), why
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> str:
+def _end_group(process: subprocess.Popen[bytes], grace_s: float) -> str:
     """End the process group, politely then not. Returns "" or the process that SIGKILL did not end."""
     for signum in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signum)
-        patience = time.monotonic() + _GRACE_S
+        patience = time.monotonic() + grace_s
         while (alive := process.poll() is None or _group_alive(process.pid)) and time.monotonic() < patience:
             time.sleep(0.01)
         if not alive:
