@@ -18,7 +18,9 @@ GRACE_S = 0.3  # the wait before SIGKILL and for a pipe that somebody else holds
 
 
 def run(script: str, *, timeout_s: float = 20.0, transport: Local | None = None) -> CommandResult:
-    return (transport or Local(grace_s=GRACE_S)).run(Command(node="here", argv=("sh", "-c", script), timeout_s=timeout_s))
+    return (transport or Local(grace_s=GRACE_S)).run(
+        Command(node="here", argv=("sh", "-c", script), timeout_s=timeout_s)
+    )
 
 
 def alive(pid: int) -> bool:
@@ -96,7 +98,8 @@ def test_ctrl_c_ends_the_child_too(tmp_path: Path) -> None:
     script = (
         "from pytest_gpuready.transport.local import Local\n"
         "from pytest_gpuready.model import Command\n"
-        f"Local(grace_s={GRACE_S}).run(Command(node='n', argv=('sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 300'), timeout_s=200))\n"
+        f"argv = ('sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 300')\n"
+        f"Local(grace_s={GRACE_S}).run(Command(node='n', argv=argv, timeout_s=200))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script],
