@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     audit.add_argument("paths", nargs="+", type=Path, metavar="FILE|DIR")
     audit.add_argument("--tool", default="", help="the tool that printed it, where its content does not tell")
     audit.add_argument("--expect", action="append", default=[], metavar="KEY=VALUE", help="what is expected")
+    audit.add_argument("--profile", default="", metavar="NAME|FILE", help="what a profile promises is expected, too")
     audit.add_argument("--exit-code", type=int, default=None, metavar="N", help="how the tool ended")
     audit.add_argument("--format", choices=("text", "json"), default="text")
     words = parser.parse_args(arguments)
@@ -40,7 +41,12 @@ def _audit(words: argparse.Namespace) -> int:
     from pytest_gpuready.audit.run import audit  # noqa: PLC0415
     from pytest_gpuready.audit.show import text  # noqa: PLC0415
 
-    report = audit(words.paths, tool=words.tool, expect=from_options(words.expect), exit_code=words.exit_code)
+    expect, profile = from_options(words.expect), None
+    if words.profile:
+        from pytest_gpuready.audit.agreed import agreed  # noqa: PLC0415
+
+        profile = agreed(words.profile)
+    report = audit(words.paths, tool=words.tool, expect=expect, exit_code=words.exit_code, profile=profile)
     if words.format == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n")
     else:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
+import copy
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pytest_gpuready.errors import GpuReadyError
@@ -72,8 +73,22 @@ class ExpectError(GpuReadyError):
     """An expectation is not one that this version knows, or its value is of another kind."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """An expectation that nobody gave: a profile promises it. `source` says which clause, and where that comes from."""
+
+    key: str
+    value: int | str | bool
+    clause: str
+    source: str
+
+
 class Expectations:
-    """What was expected; a key that was not given is None. Readers ask by name, so every use is checked here."""
+    """What was expected; a key that was not given is None. Readers ask by name, so every use is checked here.
+
+    What a profile promises is asked for by the same names. It is no question that the text has to answer: `keys` has
+    only what was given, and a reader that finds a promise unanswered says nothing, or observed.
+    """
 
     def __init__(self, values: Mapping[str, Any], *, source: str) -> None:
         """Check every key and value.
@@ -83,20 +98,38 @@ class Expectations:
         """
         self.source = source
         self._values: dict[str, Any] = {}
+        self._promised: dict[str, Promise] = {}
         for key, value in values.items():
             kind = VOCABULARY.get(key)
             if kind is None and not _SYSCTL.fullmatch(key):
+                import difflib  # noqa: PLC0415 - for a mistake only
+
                 near = difflib.get_close_matches(key, VOCABULARY, n=1)
                 hint = f"did you mean {near[0]}?" if near else "see the documentation for the names"
                 raise ExpectError(f"{source}: expected a known expectation, found {key!r}; {hint}")
             self._values[key] = _checked(key, value, kind or TEXT, source)
 
-    def __bool__(self) -> bool:
-        return bool(self._values)
+    def with_promises(self, promises: Iterable[Promise]) -> Expectations:
+        """The same, and what is promised of anything that was not given."""
+        both = copy.copy(self)
+        both._promised = {p.key: p for p in promises if p.key not in self._values}
+        return both
 
     def keys(self) -> tuple[str, ...]:
         """Names that were given."""
         return tuple(self._values)
+
+    def given(self, key: str) -> Any:
+        """What was given under this name, as it was given; None where it was not."""
+        return self._values.get(key)
+
+    def asked(self, key: str) -> bool:
+        """Whether it was given: only then does a text that cannot answer it have to say so."""
+        return key in self._values
+
+    def source_of(self, key: str) -> str:
+        """Where the expectation of this name comes from: who gave it, or the profile that promises it."""
+        return self._promised[key].source if key in self._promised else self.source
 
     def sysctls(self) -> dict[str, str]:
         """Sysctl names that were given, with the expected value as text ("10", "<=10")."""
@@ -130,7 +163,8 @@ class Expectations:
     def _of(self, key: str, *kinds: str) -> Any:
         if VOCABULARY[key] not in kinds:
             raise KeyError(f"{key} is {VOCABULARY[key]}, asked for as {kinds[0]}")
-        return self._values.get(key)
+        promise = self._promised.get(key)
+        return promise.value if promise else self._values.get(key)
 
 
 def from_options(options: list[str]) -> Expectations:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from pytest_gpuready.model.agent_doc import LogLine
-from pytest_gpuready.parse.kernel_log import Sxid, Xid, sxids, xids
+from pytest_gpuready.parse.kernel_log import NOT_STARTED, Sxid, Xid, sxids, xids
 from pytest_gpuready.parse.kernel_pci import PciEvent, pci_event
 from pytest_gpuready.parse.kernel_text import KernelRecord, before
 
@@ -97,7 +97,8 @@ class KernelEvents:
         first = chunk[0][0]
         lines = [LogLine(t=float(number), text=record.text) for number, record in both.items()]
         for xid in xids(lines):
-            if xid.t >= first:
+            # A GPU that the driver could not start is a PCI event here ("gpu init failed").
+            if xid.t >= first and xid.number != NOT_STARTED:
                 self._count(self.xids, (xid.number, xid.bdf), xid, both[int(xid.t)])
         for sxid in sxids(lines):
             if sxid.t >= first:

@@ -91,7 +91,11 @@ def _status(gpu: NvlinkGpu, everyone: Sequence[NvlinkGpu], expect: Expectations)
         value=len(active) if not gpu.said or gpu.said == "all inactive" else 0,
         unit="active links",
         expected="" if expected is None else str(expected),
-        source=expect.source if expected is not None else OWN if outcome == "fail" else "",
+        source=expect.source_of("expected_nvlinks_per_gpu")
+        if expected is not None
+        else OWN
+        if outcome == "fail"
+        else "",
         suspect=suspect,
         advice=advice,
     )

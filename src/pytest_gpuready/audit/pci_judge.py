@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_gpuready.audit.expect import Expectations
+from pytest_gpuready.audit.products import PCI_ID, lspci_id
 from pytest_gpuready.audit.report import Finding, Outcome
 from pytest_gpuready.parse.lspci import PciDevice
 
@@ -52,7 +53,7 @@ def pci_findings(devices: Sequence[PciDevice], expect: Expectations) -> Iterator
             outcome=outcome,
             value=len([d for d in switches if not d.gone]),
             unit="NVSwitches",
-            source=expect.source if expect.flag("nvswitch") else "",
+            source=expect.source_of("nvswitch") if expect.flag("nvswitch") else "",
             suspect=", ".join(f"NVSwitch {d.bdf}" for d in switches if d.gone),
         )
 
@@ -68,6 +69,9 @@ def _presence(gpus: Sequence[PciDevice], expect: Expectations) -> Iterator[Findi
             suspect=f"GPU {gpu.bdf} (fallen off the bus): power, seating, riser" if gpu.gone else "",
             advice="look for Xid 79 in the kernel log" if gpu.gone else "",
         )
+        device = lspci_id(gpu.text)
+        if device:
+            yield Finding(metric=PCI_ID, outcome="observed", part=f"GPU {gpu.bdf}", value=device)
         if gpu.driver or gpu.modules:
             foreign = gpu.driver == "nouveau"
             yield Finding(
@@ -97,17 +101,20 @@ def _presence(gpus: Sequence[PciDevice], expect: Expectations) -> Iterator[Findi
 
 def _link(device: PciDevice, expect: Expectations, *, asked: bool) -> Iterator[Finding]:
     part = f"{'GPU' if device.kind == 'gpu' else 'NIC'} {device.bdf}"
-    gen, width = expect.count("expected_pcie_gen"), expect.count("expected_pcie_width")
+    keys = {"width": "expected_pcie_width", "speed": "expected_pcie_gen"}
+    # A profile promises links of GPUs: a network card is held against what was given for it, nothing else.
+    answers = {name: key for name, key in keys.items() if asked and (device.kind == "gpu" or expect.asked(key))}
     prefix = "pcie" if device.kind == "gpu" or asked else "nic.pcie"
-    wanted_any = asked and (gen is not None or width is not None)
+    wanted_any = any(expect.asked(key) for key in answers.values())
     if device.gone or (device.link is None and not device.verbose and not wanted_any):
         return
     if device.link is None or device.wrong:
         if device.kind == "gpu" or wanted_any:
             why = "test setup (needs root or CAP_SYS_ADMIN)" if device.denied else "the text has no LnkSta of it"
-            for metric, value in ((f"{prefix}.width", width), (f"{prefix}.speed", gen)):
+            for name, key in keys.items():
+                value = expect.count(key) if expect.asked(key) else None
                 yield Finding(
-                    metric=metric,
+                    metric=f"{prefix}.{name}",
                     outcome="not-measured",
                     part=part,
                     expected="" if value is None else f">= {value}",
@@ -116,8 +123,10 @@ def _link(device: PciDevice, expect: Expectations, *, asked: bool) -> Iterator[F
                     advice="run lspci -vvv as root",
                 )
         return
-    yield _width(device, part, f"{prefix}.width", width if asked else None, expect)
-    yield _speed(device, part, f"{prefix}.speed", gen if asked else None, expect)
+    width = expect.count(keys["width"]) if "width" in answers else None
+    gen = expect.count(keys["speed"]) if "speed" in answers else None
+    yield _width(device, part, f"{prefix}.width", width, expect)
+    yield _speed(device, part, f"{prefix}.speed", gen, expect)
 
 
 def _width(device: PciDevice, part: str, metric: str, expected: int | None, expect: Expectations) -> Finding:
@@ -136,7 +145,7 @@ def _width(device: PciDevice, part: str, metric: str, expected: int | None, expe
         value=width,
         unit="lanes",
         expected="" if wanted is None else f">= {wanted}",
-        source=_source(expect, expected, wanted),
+        source=_source(expect, "expected_pcie_width", expected, wanted),
         suspect=f"slot, riser or connector of {device.bdf}" if outcome == "fail" else "",
         advice=f"the device could run x{own}" if outcome == "fail" and own and own != width else "",
     )
@@ -160,7 +169,8 @@ def _speed(device: PciDevice, part: str, metric: str, expected: int | None, expe
     elif own is not None and own < wanted:
         outcome = "fail"
     else:
-        outcome = "fail" if not may_sleep else "not-measured" if expected is not None else "observed"
+        asked = expected is not None and expect.asked("expected_pcie_gen")
+        outcome = "fail" if not may_sleep else "not-measured" if asked else "observed"
     return Finding(
         metric=metric,
         outcome=outcome,
@@ -168,7 +178,7 @@ def _speed(device: PciDevice, part: str, metric: str, expected: int | None, expe
         value=speed if speed is None or not speed.is_integer() else int(speed),
         unit="GT/s",
         expected="" if wanted is None else f">= generation {wanted}",
-        source=_source(expect, expected, wanted),
+        source=_source(expect, "expected_pcie_gen", expected, wanted),
         suspect=f"slot, riser or connector of {device.bdf}" if outcome == "fail" else "",
         advice="a sleeping GPU lowers its link; read it again during a copy"
         if outcome in ("not-measured", "observed") and gen is not None and may_sleep
@@ -176,8 +186,8 @@ def _speed(device: PciDevice, part: str, metric: str, expected: int | None, expe
     )
 
 
-def _source(expect: Expectations, expected: int | None, wanted: int | None) -> str:
-    return expect.source if expected is not None else "the link's own maximum" if wanted is not None else ""
+def _source(expect: Expectations, key: str, expected: int | None, wanted: int | None) -> str:
+    return expect.source_of(key) if expected is not None else "the link's own maximum" if wanted is not None else ""
 
 
 def _acs(devices: Sequence[PciDevice], gpus: Sequence[PciDevice], expect: Expectations) -> Iterator[Finding]:

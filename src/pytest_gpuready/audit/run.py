@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from pytest_gpuready.audit.expect import Expectations
-from pytest_gpuready.audit.reader import Given
+from pytest_gpuready.audit.reader import Given, Reader, Reading
 from pytest_gpuready.audit.readers import reader_of, recognised, tools
 from pytest_gpuready.audit.report import Finding, InputReport, Report, worst
 from pytest_gpuready.errors import GpuReadyError
+
+if TYPE_CHECKING:
+    from pytest_gpuready.model import Profile
 
 CASE = "case.yaml"
 CASE_AT_MOST = 1024 * 1024
@@ -35,8 +39,10 @@ class Job:
     exit_code: int | None = None
 
 
-def audit(paths: list[Path], *, tool: str, expect: Expectations, exit_code: int | None) -> Report:
-    """Read every input.
+def audit(
+    paths: list[Path], *, tool: str, expect: Expectations, exit_code: int | None, profile: Profile | None = None
+) -> Report:
+    """Read every input. What was given with `expect` or a case file counts more than what the profile promises.
 
     Raises:
         AuditError: a path does not exist or the tool is unknown.
@@ -47,7 +53,7 @@ def audit(paths: list[Path], *, tool: str, expect: Expectations, exit_code: int 
     jobs = [job for path in paths for job in _jobs(path, tool, expect, exit_code)]
     if not jobs:
         raise AuditError(f"expected files to audit, found none in {', '.join(map(str, paths))}; name a file")
-    inputs = [_read(job) for job in jobs]
+    inputs = [_read(job, profile) for job in jobs]
     return Report(inputs=inputs, outcome=worst(entry.outcome for entry in inputs))
 
 
@@ -97,14 +103,14 @@ def _case(folder: Path, tool: str) -> Iterator[Job]:
         )
 
 
-def _read(job: Job) -> InputReport:
+def _read(job: Job, profile: Profile | None) -> InputReport:
     given = Given(path=job.path, expect=job.expect, command=job.command, exit_code=job.exit_code)
     reader = reader_of(job.tool) if job.tool else recognised(given.head())
     if reader is None:
         says = f"no reader for {job.tool}" if job.tool else "no tool's output was recognised in it"
         finding = Finding(metric="tool", outcome="not-measured", suspect=says, advice="name the tool with --tool")
         return InputReport(path=str(job.path), tool=job.tool or "unknown", outcome="not-measured", findings=[finding])
-    reading = reader.read(given)
+    reading = reader.read(given) if profile is None else _promised(reader, given, profile)
     return InputReport(
         path=str(job.path),
         tool=reader.tool,
@@ -112,4 +118,24 @@ def _read(job: Job) -> InputReport:
         outcome=worst(finding.outcome for finding in reading.findings),
         findings=list(reading.findings),
         not_covered=list(reading.not_covered),
+    )
+
+
+def _promised(reader: Reader, given: Given, profile: Profile) -> Reading:
+    """A reading by what was given and what the profile promises; by what was given alone where it is another GPU."""
+    from pytest_gpuready.audit.promise import TOOLS, contradictions, identity, promises, uncovered  # noqa: PLC0415
+
+    asks = given.expect.with_promises(promises(profile) if reader.tool in TOOLS else ())
+    reading = reader.read(dataclasses.replace(given, expect=asks))
+    who = identity(profile, reading.findings)
+    if who.another:
+        reading = reader.read(given)
+        says = [f"profile {profile.name}: nothing is judged by its limits, because the GPUs are other ones"]
+    else:
+        says = [*who.says] if reader.tool in TOOLS else []
+        says += [*contradictions(profile, given.expect), *uncovered(profile, given.expect, reading.findings)]
+    return dataclasses.replace(
+        reading,
+        findings=(*reading.findings, *who.findings),
+        not_covered=(*reading.not_covered, *says),
     )

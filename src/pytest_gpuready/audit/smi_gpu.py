@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_gpuready.audit.expect import Expectations
+from pytest_gpuready.audit.products import PCI_ID, pci_id
 from pytest_gpuready.audit.report import Finding, Outcome
 from pytest_gpuready.audit.smi_link import link
 from pytest_gpuready.parse.smi_values import Cell, SmiGpu
@@ -248,11 +249,11 @@ def _fabric(gpu: SmiGpu, expect: Expectations) -> Iterator[Finding]:
     if state.kind == "absent":
         yield Finding(
             metric="fabric.state",
-            outcome="not-measured" if wanted else "observed",
+            outcome="not-measured" if wanted and expect.asked("nvswitch") else "observed",
             part=gpu.part,
             value="N/A",
             expected="Completed, Success" if wanted else "",
-            source=expect.source if wanted else "",
+            source=expect.source_of("nvswitch") if wanted else "",
             suspect="this driver or machine shows no fabric state" if wanted else "",
         )
         return
@@ -267,7 +268,7 @@ def _fabric(gpu: SmiGpu, expect: Expectations) -> Iterator[Finding]:
         part=gpu.part,
         value=state.text if state.text != "Completed" or up else f"Completed, {status.text if status else 'no status'}",
         expected="Completed, Success",
-        source=expect.source if wanted else OWN,
+        source=expect.source_of("nvswitch") if wanted else OWN,
         suspect=(f"NVLink of {gpu.part}: {', '.join(sick)}" if sick else suspect) if outcome == "fail" else "",
         advice="CUDA fails with error 802 until then" if outcome == "fail" and not sick else "",
     )
@@ -290,6 +291,9 @@ def _settings(gpu: SmiGpu, expect: Expectations) -> Iterator[Finding]:
     name, model = gpu.cells.get("name"), expect.text("expected_model")
     if name:
         yield _model(gpu, name, model, expect.source)
+    device = pci_id(gpu.word("pci.device_id"))
+    if device:
+        yield Finding(metric=PCI_ID, outcome="observed", part=gpu.part, value=device)
     mig, wanted = gpu.cells.get("mig.mode.current"), expect.text("expected_mig")
     if mig and (wanted or mig.kind != "absent"):
         same = mig.text.strip("[]").lower() == (wanted or "").lower()
@@ -312,7 +316,7 @@ def _settings(gpu: SmiGpu, expect: Expectations) -> Iterator[Finding]:
             part=gpu.part,
             value=mig.text,
             expected=wanted or "",
-            source=expect.source if wanted else "",
+            source=expect.source_of("expected_mig") if wanted else "",
             suspect=f"configuration: MIG mode of {gpu.part}" if wanted and not same and not absent else "",
             advice=f"{pending} after the next reset" if pending and pending != mig.text else "",
         )

@@ -47,7 +47,7 @@ def _width(gpu: SmiGpu, expect: Expectations) -> Iterator[Finding]:
     wanted = expected if expected is not None else own
     width = current.number
     if width is None or width <= 0:
-        yield _unread("pcie.width", gpu, current.text, expected)
+        yield _unread("pcie.width", "expected_pcie_width", gpu, current.text, expect)
         return
     outcome: Outcome = "observed" if wanted is None else "pass" if width >= wanted else "fail"
     yield Finding(
@@ -57,7 +57,7 @@ def _width(gpu: SmiGpu, expect: Expectations) -> Iterator[Finding]:
         value=int(width),
         unit="lanes",
         expected="" if wanted is None else f">= {int(wanted)}",
-        source=_source(expect, expected, wanted),
+        source=_source(expect, "expected_pcie_width", expected, wanted),
         suspect=f"slot, riser or connector of {gpu.part}" if outcome == "fail" else "",
     )
 
@@ -76,7 +76,7 @@ def _speed(gpu: SmiGpu, expect: Expectations) -> Iterator[Finding]:
     wanted = expected if expected is not None else reach
     gen = current.number
     if gen is None or gen <= 0:
-        yield _unread("pcie.speed", gpu, current.text, expected)
+        yield _unread("pcie.speed", "expected_pcie_gen", gpu, current.text, expect)
         return
     sleeping = asleep(gpu, expect.flag("under_load"))
     if sleeping is not None:
@@ -95,7 +95,7 @@ def _speed(gpu: SmiGpu, expect: Expectations) -> Iterator[Finding]:
     elif sleeping is False:
         outcome, suspect = "fail", f"slot, riser or connector of {gpu.part}"
     else:
-        outcome = "not-measured" if expected is not None else "observed"
+        outcome = "not-measured" if expect.asked("expected_pcie_gen") else "observed"
         advice = "the link sleeps while the GPU is idle; read it again during a copy"
     yield Finding(
         metric="pcie.speed",
@@ -104,22 +104,24 @@ def _speed(gpu: SmiGpu, expect: Expectations) -> Iterator[Finding]:
         value=int(gen),
         unit="PCIe generation",
         expected="" if wanted is None else f">= {int(wanted)}",
-        source=_source(expect, expected, wanted),
+        source=_source(expect, "expected_pcie_gen", expected, wanted),
         suspect=suspect,
         advice=advice,
     )
 
 
-def _source(expect: Expectations, expected: int | None, wanted: float | None) -> str:
-    return expect.source if expected is not None else "the link's own maximum" if wanted is not None else ""
+def _source(expect: Expectations, key: str, expected: int | None, wanted: float | None) -> str:
+    return expect.source_of(key) if expected is not None else "the link's own maximum" if wanted is not None else ""
 
 
-def _unread(metric: str, gpu: SmiGpu, text: str, expected: int | None) -> Finding:
+def _unread(metric: str, key: str, gpu: SmiGpu, text: str, expect: Expectations) -> Finding:
+    expected = expect.count(key)
     return Finding(
         metric=metric,
-        outcome="not-measured" if expected is not None else "observed",
+        outcome="not-measured" if expect.asked(key) else "observed",
         part=gpu.part,
         value=text,
         expected="" if expected is None else f">= {expected}",
+        source="" if expected is None else expect.source_of(key),
         suspect="the text has no number there",
     )

@@ -65,7 +65,9 @@ def _links(topo: Topology, expect: Expectations) -> Iterator[Finding]:
         )
         together = [f"{_number(a)}-{_number(b)}" for a, b in linked]
         yield Finding(metric="topo.linked_pairs", outcome="observed", value=[*together[:200]])
-    if without_nvlink(topo) and (expected is not None or listed is not None):
+    if without_nvlink(topo) and not expect.asked("expected_nvlinks_per_pair") and listed is None:
+        pass  # what is promised is not shown here
+    elif without_nvlink(topo) and (expected is not None or listed is not None):
         yield Finding(
             metric="topo.nvlink_mesh" if listed is None else "topo.nvlink_pairs",
             outcome="not-measured",
@@ -76,7 +78,8 @@ def _links(topo: Topology, expect: Expectations) -> Iterator[Finding]:
     elif listed is not None:
         yield _pairs(topo, listed, expected, expect.source)
     elif expected is not None:
-        yield from _mesh(topo, told, f"NV{expected}" if expected else "", expect.source)
+        source = expect.source_of("expected_nvlinks_per_pair")
+        yield from _mesh(topo, told, f"NV{expected}" if expected else "", source)
     elif _one_is_off(topo, linked) or (expect.flag("nvswitch") and pairs):
         usual = Counter(linked.values()).most_common(1)
         yield from _mesh(topo, told, usual[0][0] if usual else "NV#", OWN)
@@ -226,7 +229,7 @@ def _p2p(topo: Topology, expect: Expectations, command: str) -> Iterator[Finding
         part=", ".join(gpus),
         value=sorted({word for word in words.values() if word}),
         expected="OK between every pair" if all_must else "",
-        source=expect.source if asked else OWN,
+        source=(expect.source_of("nvswitch") if all_must else expect.source) if asked else OWN,
         suspect=f"{named}: no peer access (NVLink, ACS/IOMMU or chipset)" if asked and failing else "",
     )
 

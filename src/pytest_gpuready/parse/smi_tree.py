@@ -40,6 +40,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "mig.mode.pending": ("mig mode/pending", "mig_mode/pending_mig"),
     "ecc.mode.current": ("ecc mode/current", "ecc_mode/current_ecc"),
     "ecc.mode.pending": ("ecc mode/pending", "ecc_mode/pending_ecc"),
+    "pci.device_id": ("pci/device id", "pci/pci_device_id"),
     "pcie.link.gen.current": (
         "pci/gpu link info/pcie generation/current",
         "pci/pci_gpu_link_info/pcie_gen/current_link_gen",

@@ -5,33 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytest_gpuready.audit.expect import Expectations
+from pytest_gpuready.audit.products import PRODUCTS
 from pytest_gpuready.audit.reader import Given
 from pytest_gpuready.audit.readers.dcgm_asked import LEVEL_TESTS, Asked
 from pytest_gpuready.audit.report import Finding, Outcome
 from pytest_gpuready.parse.dcgm_diag import exit_meaning
 from pytest_gpuready.parse.dcgm_run import DiagPass, DiagRun, canonical
 
-# Product names by PCI device id, as nvidia-smi prints them.
-PRODUCTS: dict[str, str] = {
-    "1eb8": "Tesla T4",
-    "20b0": "NVIDIA A100-SXM4-40GB",
-    "20b2": "NVIDIA A100-SXM4-80GB",
-    "20b5": "NVIDIA A100 80GB PCIe",
-    "20b7": "NVIDIA A30",
-    "20f1": "NVIDIA A100-PCIE-40GB",
-    "2235": "NVIDIA A40",
-    "2321": "NVIDIA H100 NVL",
-    "2330": "NVIDIA H100 80GB HBM3",
-    "2331": "NVIDIA H100 PCIe",
-    "2335": "NVIDIA H200",
-    "233b": "NVIDIA H200 NVL",
-    "26b5": "NVIDIA L40",
-    "26b9": "NVIDIA L40S",
-    "27b8": "NVIDIA L4",
-    "2901": "NVIDIA B200",
-    "2941": "NVIDIA GB200",
-    "3182": "NVIDIA B300",
-}
 CONTEXT = ("nvswitch", "bare_metal", "under_load", "window_start", "fabric", "nodes")
 """Expectations that say where the text was made rather than what must hold."""
 HANDLED = (
@@ -306,12 +286,14 @@ def _nvlinks(run: DiagRun, expect: Expectations, asked: Asked) -> list[Finding]:
     clean = answered and all(
         not t.failed and t.results and all(r.status.value == "Pass" for r in t.results) for t in ran
     )
+    if not answered and not expect.asked("expected_nvlinks_per_gpu"):
+        return []
     return [
         Finding(
             metric="dcgm.nvlinks",
             outcome="pass" if clean else "not-measured",
             expected=f"{wanted} links up a GPU",
-            source=expect.source,
+            source=expect.source_of("expected_nvlinks_per_gpu"),
             suspect="" if clean else "dcgmi diag counts NVLinks only with -p pcie.gpu_nvlinks_expected_up",
             advice="" if clean else "give dcgmi nvlink -s or nvidia-smi nvlink -s",
         )

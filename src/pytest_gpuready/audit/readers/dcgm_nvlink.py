@@ -111,7 +111,7 @@ def _gpu(row: Links, wanted: int | None, any_up: bool, expect: Expectations) -> 
             value=len(up),
             unit="links up",
             expected="" if wanted is None else str(wanted),
-            source="" if wanted is None else expect.source,
+            source="" if wanted is None else expect.source_of("expected_nvlinks_per_gpu"),
             suspect=suspect,
             advice=advice,
         )
@@ -170,7 +170,7 @@ def _counters(given: Given) -> tuple[list[Finding], tuple[str, ...]]:
                 suspect="" if len(gpus) == wanted else "counters of the other GPUs: -e prints one GPU at a time",
             )
         )
-    if given.expect.count("expected_nvlinks_per_gpu"):
+    if given.expect.asked("expected_nvlinks_per_gpu") and given.expect.count("expected_nvlinks_per_gpu"):
         says = "counters do not tell which links are up"
         findings.append(
             Finding(metric="nvlink.status", outcome="not-measured", source=given.expect.source, suspect=says)

@@ -96,6 +96,9 @@ def _participation(measured: Measured, out: Judged) -> bool:
             Finding(metric="nccl.hosts", part=measured.part, value=list(hosts[:1000]), outcome="observed")
         )
     model = expect.text("expected_model")
+    if model is None and run.ranks:
+        names = sorted({rank.model for rank in run.ranks if rank.model})
+        out.findings.append(Finding(metric="nccl.model", part=measured.part, value=[*names], outcome="observed"))
     if model is not None:
         others = sorted({rank.model for rank in run.ranks if model.casefold() not in rank.model.casefold()})
         outcome: Outcome = "not-measured" if not run.ranks else "fail" if others else "pass"

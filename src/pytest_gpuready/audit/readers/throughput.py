@@ -291,6 +291,8 @@ def _hardware(expect: Expectations, gpus: int | None, names: tuple[str, ...]) ->
                         suspect="" if outcome == "pass" else f"{gpus or 'no'} GPUs are in the output")
             )  # fmt: skip
     model = expect.text("expected_model")
+    if model is None and names:
+        found.append(Finding(metric="gpu.model", value=sorted(set(names)), outcome="observed"))
     if model is not None:
         others = [name for name in names if model.casefold() not in name.casefold()]
         outcome = "not-measured" if not names else "fail" if others else "pass"
