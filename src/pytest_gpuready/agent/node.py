@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_gpuready import __version__
+from pytest_gpuready.agent.dcgm import installed
 from pytest_gpuready.agent.driver_files import module_version
 from pytest_gpuready.agent.environment import conf_files, settings
 from pytest_gpuready.agent.kernel_log import kernel_log
@@ -20,6 +21,7 @@ def node(root: Path = Path("/"), environment: Mapping[str, str] = os.environ, lo
     """The document of this machine, or of the tree under `root` that stands for one."""
     proc, sysfs = root / "proc", root / "sys"
     vendor, product, serial = dmi(sysfs)
+    found = gpus(sysfs)
     return NodeDoc(
         hostname=os.uname().nodename,
         kernel=word(proc / "sys/kernel/osrelease") or os.uname().release,
@@ -31,13 +33,14 @@ def node(root: Path = Path("/"), environment: Mapping[str, str] = os.environ, lo
         cpu_count=os.cpu_count() or 0,
         memory_mib=memory_mib(proc),
         pci_visible=visible(sysfs),
-        gpus=gpus(sysfs),
+        gpus=found,
         driver_module=module_version(proc, sysfs),
         nvidia_devices=_devices(root / "dev"),
         nouveau=any(line.startswith("nouveau ") for line in _modules(proc)),
         kernel_log=log if log is not None else kernel_log(),
         environment=settings(environment),
         nccl_conf=conf_files(environment, root),
+        dcgm=installed(root, environment, sorted({gpu.pci_id.partition(":")[2] for gpu in found})),
         agent_version=__version__,
         python=".".join(str(part) for part in sys.version_info[:3]),
     )

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from pytest_gpuready import profiles
 from pytest_gpuready.errors import InventoryError, ProfileError
+from pytest_gpuready.inventory.dcgm import dcgm_of
 from pytest_gpuready.inventory.found import NodeFound, gpus_found, pci_ids, unplaced
 from pytest_gpuready.inventory.listed import listed, named_twice
 from pytest_gpuready.inventory.site import DeclaredNode, Site, contradictions, level_unknown
@@ -22,6 +23,8 @@ STAND_IN = "stand-in"
 NOTHING_FOUND = "no NVIDIA GPU on the PCI bus or by NVML, and none declared: at least one is expected"
 ONE_OF_A_BOARD = "one GPU of an HGX board in a virtual machine: NVML reports no NVLink; none is expected"
 NOTHING_SAYS_SO = "declared a virtual machine, although nothing says so: what it hides is not required"
+SET_UP_BY = {"nccl_tests": "DCGM_NCCL_TESTS_BIN_PATH", "rist": "DCGM_RIST_BIN_PATH"}
+"""Test that DCGM runs only where a variable names its program -> that variable."""
 VIRTUALIZATION = {1: "NVML: passthrough", 2: "NVML: vGPU"}
 """NVML's modes of a guest; 3 and 4 are those of a host that serves guests, which is bare metal itself."""
 
@@ -110,7 +113,9 @@ def resolve(
     for name, declared, found in pairs:
         found_or_nothing = found or NodeFound(node="the node did not answer", nvml="")
         said: list[str] = []
-        nodes.append(_node(name, declared, found_or_nothing, profile, said))
+        node = _node(name, declared, found_or_nothing, profile, said)
+        dcgm, no_dcgm = dcgm_of(site, found_or_nothing, node.cuda, said)
+        nodes.append(dataclasses.replace(node, dcgm=dcgm, dcgm_none=no_dcgm))
         assumptions += [f"{name}: {line}" for line in said] if several else said
         if found is None or found.problem:
             problems[name] = found_or_nothing.problem
@@ -131,6 +136,12 @@ def applies(clause: Clause, node: Node) -> str:
             return node.nvlink_none or f"no NVLink is expected on {node.name}"
         if need == "nvswitch" and not node.nvswitch:
             return node.nvlink_none or f"no NVSwitch is expected on {node.name}"
+        if need == "dcgm" and node.dcgm_none:
+            return node.dcgm_none
+        if need in SET_UP_BY and not (node.dcgm and SET_UP_BY[need] in node.dcgm.environment):
+            return f"{SET_UP_BY[need]} is not set on {node.name}, so DCGM runs no {need}"
+        if need == "nvidia_cpu" and not (node.dcgm and node.dcgm.machine == "aarch64"):
+            return f"no NVIDIA CPU is known on {node.name}"
     return ""
 
 

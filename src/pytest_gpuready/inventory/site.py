@@ -1,14 +1,14 @@
 """The site file: what customer and provider declare to be there. What is not declared is assumed, and printed.
 
-This version measures with its built-in engine alone and knows no waivers, fabric, host role, containers or serving
-endpoints: a file that names DCGM or one of these does not load, so nobody believes that they were looked at.
+This version knows no waivers, fabric, host role, containers or serving endpoints: a file that names one of these does
+not load, so nobody believes that they were looked at.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,8 +18,9 @@ from msgspec import Meta
 from pytest_gpuready.errors import InventoryError
 from pytest_gpuready.inventory.found import bdf_of
 from pytest_gpuready.model import Clause, Profile
-from pytest_gpuready.parse.yaml_file import Finding, Path_, YamlFile, nearest, one_line, read_yaml, shown
+from pytest_gpuready.parse.yaml_file import Path_, YamlFile, nearest, one_line, read_yaml, shown
 from pytest_gpuready.parse.yaml_shape import shape_findings, to_struct
+from pytest_gpuready.profiles.metrics import AFTER_LOAD
 
 Text = Annotated[str, Meta(max_length=400)]
 Filled = Annotated[str, Meta(min_length=1, max_length=400)]
@@ -30,7 +31,6 @@ Module = Annotated[int, Meta(ge=0, le=255)]
 UUID = r"[Gg][Pp][Uu]-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 Uuid = Annotated[str, Meta(min_length=1, max_length=400, extra_json_schema={"pattern": f"^{UUID}$"})]
 PRESENT = "gpu.present"
-NOT_RUN = "dcgm is not run by this version; say builtin, or leave the key out"
 Count = Annotated[int, Meta(ge=1, le=256)]
 
 
@@ -71,7 +71,7 @@ class SiteEntry(Entry, frozen=True, kw_only=True):
     agreement: Text = ""
     profile: Filled | None = None
     level: Annotated[int, Meta(ge=1, le=4)] | None = None
-    diagnostics: Literal["builtin"] | None = None
+    diagnostics: Literal["dcgm", "builtin", "both"] | None = None
     nodes: dict[NodeName, NodeEntry] = {}
     environment: dict[Variable, Setting] = {}
     exclude: list[ExcludeEntry] = []
@@ -146,7 +146,7 @@ def load_site(path: Path) -> Site:
     file = read_yaml(path, InventoryError)
     wrong = shape_findings(file, SiteEntry)
     if wrong:
-        raise InventoryError("\n".join(str(_explained(found, file)) for found in wrong))
+        raise InventoryError("\n".join(str(found) for found in wrong))
     entry = to_struct(file.data, SiteEntry)
     lines: list[str] = []
     nodes = tuple(_node(file, name, node, lines) for name, node in entry.nodes.items())
@@ -195,7 +195,9 @@ def contradictions(site: Site, profile: Profile) -> tuple[str, ...]:
 
 
 def _must_pass(clause: Clause, out: Collection[str]) -> bool:
-    return clause.required and clause.limit is not None and not clause.not_applicable and clause.id not in out
+    """True where a level can be accepted by this clause; that a load did no harm is nothing to accept by itself."""
+    promised = clause.required and clause.limit is not None and clause.metric not in AFTER_LOAD
+    return promised and not clause.not_applicable and clause.id not in out
 
 
 def level_unknown(site: Site, profile: Profile) -> str:
@@ -211,14 +213,6 @@ def json_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the site file."""
     schema: dict[str, Any] = msgspec.json.schema(SiteEntry)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "gpuready-site/1", **schema}
-
-
-def _explained(found: Finding, file: YamlFile) -> Finding:
-    """The finding, in words of its own where the value is one that later versions may know."""
-    said = file.data.get("diagnostics") if isinstance(file.data, dict) else None
-    if found.path == "$.diagnostics" and said in ("dcgm", "both"):
-        return replace(found, says=f"expected builtin, found {shown(said)}; {NOT_RUN}")
-    return found
 
 
 def _node(file: YamlFile, name: str, entry: NodeEntry, lines: list[str]) -> DeclaredNode:

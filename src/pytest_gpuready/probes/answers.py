@@ -10,14 +10,17 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from pytest_gpuready.model import Command, CommandResult, Measurement, Node, Part, Problem, ProblemKind
-from pytest_gpuready.model.command import PYTHON
+from pytest_gpuready.model.command import GRACE_S, PYTHON
 
 Answer = Measurement | Problem
 
 
-def agent_command(node: Node, *words: str, timeout_s: float) -> Command:
+def agent_command(
+    node: Node, *words: str, timeout_s: float, grace_s: float = GRACE_S, says: str = "", typical_s: float = 0.0
+) -> Command:
     """The agent on this node with these words."""
-    return Command(node=node.name, argv=(PYTHON, "-m", "pytest_gpuready.agent", *words), timeout_s=timeout_s)
+    argv = (PYTHON, "-m", "pytest_gpuready.agent", *words)
+    return Command(node=node.name, argv=argv, timeout_s=timeout_s, grace_s=grace_s, says=says, typical_s=typical_s)
 
 
 def evidence(result: CommandResult) -> tuple[str, ...]:

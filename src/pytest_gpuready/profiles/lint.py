@@ -9,10 +9,11 @@ from __future__ import annotations
 import string
 from typing import Any
 
-from pytest_gpuready.parse.yaml_file import nearest, nearest_word, says_something, shown
+from pytest_gpuready.parse.yaml_file import YamlFile, nearest, nearest_word, says_something, shown
+from pytest_gpuready.profiles.dcgm_parameters import parameter_rules
 from pytest_gpuready.profiles.lint_limit import limit_rules
 from pytest_gpuready.profiles.merge import Merged
-from pytest_gpuready.profiles.metrics import METRICS, UNITS, Metric
+from pytest_gpuready.profiles.metrics import AFTER_LOAD, METRICS, UNITS, Metric
 
 PLACEHOLDERS = ("node", "gpu", "module", "bdf", "upstream")
 
@@ -21,6 +22,8 @@ def lint(merged: Merged) -> None:
     """Add a finding to `merged` for every rule that its content breaks."""
     if not merged.broken:
         _head(merged)
+        for name, (entry, file) in merged.dcgm.items():
+            _parameter(merged, file, name, entry)
     for clause, entry in merged.clauses.items():
         if clause not in merged.broken:
             _clause(merged, clause, entry)
@@ -40,12 +43,20 @@ def _head(merged: Merged) -> None:
         entry["level"]
         for entry in merged.clauses.values()
         if "level" in entry and "limit" in entry and entry.get("required", True) and not entry.get("not_applicable")
+        if entry.get("metric") not in AFTER_LOAD
     }
     for level in sorted(set(levels) - promised):
         says = f"expected a required clause with a limit at level {level}, found none; nothing would have to pass"
         merged.head_finding(("clauses",), says)
     if not merged.clauses:
         merged.head_finding(("clauses",), "expected at least one clause, found none; add one, or say extends: base")
+
+
+def _parameter(merged: Merged, file: YamlFile, name: str, entry: dict[str, Any]) -> None:
+    def wrong(at: tuple[str, ...], says: str) -> None:
+        merged.findings.append(file.finding(("dcgm", name, *at), says))
+
+    parameter_rules(name, entry, wrong)
 
 
 def _clause(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
@@ -65,12 +76,16 @@ def _clause(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
         merged.finding(
             clause, ("metric",), f"expected a known metric, found {shown(name)}{nearest(name, METRICS)}; correct it"
         )
-    for index, name in enumerate(entry.get("context", [])):
-        if name not in METRICS:
-            near = nearest(name, METRICS)
-            merged.finding(
-                clause, ("context", index), f"expected a known metric, found {shown(name)}{near}; correct it"
-            )
+    for key in ("context", "after"):
+        for index, name in enumerate(entry.get(key, [])):
+            if name not in METRICS:
+                near = nearest(name, METRICS)
+                merged.finding(clause, (key, index), f"expected a known metric, found {shown(name)}{near}; correct it")
+    for index, name in enumerate(entry.get("after", [])):
+        own = [e for e in merged.clauses.values() if e.get("metric") == name]
+        if name in METRICS and not any(e.get("level", 5) <= entry.get("level", 0) for e in own):
+            says = f"expected a clause about {name} at this level or below, found none: nothing would ever hold; add it"
+            merged.finding(clause, ("after", index), says)
     if metric:
         _metric(merged, clause, entry, metric)
     _role(merged, clause, entry)

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from pytest_gpuready.errors import ProfileError
-from pytest_gpuready.model import Clause, Limit, Profile, Source
+from pytest_gpuready.model import Clause, Limit, Parameter, Profile, Source
 from pytest_gpuready.parse.yaml_file import Finding, YamlFile, nearest, one_line, read_yaml, shown
 from pytest_gpuready.parse.yaml_shape import to_struct
-from pytest_gpuready.profiles.entries import ClauseEntry, LimitEntry
+from pytest_gpuready.profiles.entries import ClauseEntry, LimitEntry, ParameterEntry, SourceEntry
 from pytest_gpuready.profiles.lint import lint
 from pytest_gpuready.profiles.merge import Merged, merge
 
@@ -160,6 +160,7 @@ def _load(chain: list[YamlFile]) -> Profile:
             nvswitch=head["nvswitch"],
             sha256="",
             notes=tuple(one_line(note) for note in head["notes"]),
+            dcgm=tuple(_parameter(name, entry) for name, (entry, _) in sorted(merged.dcgm.items())),
         )
     except (ValueError, msgspec.ValidationError) as failed:
         raise ProfileError(f"{merged.leaf.name}: expected a profile that fits together, found: {failed}") from failed
@@ -189,6 +190,21 @@ def _clause(name: str, plain: dict[str, Any]) -> Clause:
     )
 
 
+def _parameter(name: str, plain: dict[str, Any]) -> Parameter:
+    entry = to_struct(plain, ParameterEntry)
+    return Parameter(
+        name=name,
+        value=entry.value,
+        source=_source(entry.source),
+        unit=entry.unit,
+        ceiling=_number(entry.ceiling),
+    )
+
+
+def _source(entry: SourceEntry) -> Source:
+    return Source(kind=entry.kind, cite=one_line(entry.cite), date=entry.date, sample=entry.sample)
+
+
 def _limit(entry: LimitEntry) -> Limit:
     source = entry.source
     if isinstance(source, msgspec.UnsetType):
@@ -197,7 +213,7 @@ def _limit(entry: LimitEntry) -> Limit:
     if isinstance(equals, float) and equals.is_integer():
         equals = int(equals)  # 18.0 and 18 are one promise and get one digest
     return Limit(
-        source=Source(kind=source.kind, cite=one_line(source.cite), date=source.date, sample=source.sample),
+        source=_source(source),
         unit=entry.unit,
         at_least=_number(entry.at_least),
         at_most=_number(entry.at_most),

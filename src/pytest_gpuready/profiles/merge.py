@@ -17,6 +17,8 @@ class Merged:
     leaf: YamlFile
     head: dict[str, Any]
     clauses: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dcgm: dict[str, tuple[dict[str, Any], YamlFile]] = field(default_factory=dict)
+    """Parameter of `dcgmi diag` -> its entry and the file that said it last."""
     findings: list[Finding] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     added: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -57,6 +59,7 @@ def merge(chain: list[YamlFile]) -> Merged:
         else:
             notes = merged.head["notes"] + data.get("notes", [])
             merged.head = {**merged.head, "pci_ids": [], **data, "notes": notes}
+            merged.dcgm.update({name: (entry, file) for name, entry in data.get("dcgm", {}).items()})
         entries = data.get("clauses", {})
         for clause, entry in entries.items() if isinstance(entries, dict) else ():
             at = file.finding(("clauses", clause), "").path
