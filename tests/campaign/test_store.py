@@ -12,6 +12,7 @@ import pytest
 from pytest_gpuready.campaign.store import Store, key_of
 from pytest_gpuready.errors import StoreError, TransportError
 from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.transport import Interrupted
 from pytest_gpuready.transport.local import Local
 
 COMMAND = Command(node="node01", argv=("echo", "x"), timeout_s=10)
@@ -118,3 +119,35 @@ def test_two_processes_measure_once(tmp_path: Path) -> None:
 def test_keys_are_file_names() -> None:
     """A part's slash does not make a folder."""
     assert key_of("copies", "node01/gpu3") == "copies@node01_gpu3"
+
+
+class Stopped:
+    """A transport whose command was told to end by Ctrl-C after it had printed this."""
+
+    def __init__(self, printed: str) -> None:
+        self._printed = printed
+
+    def run(self, command: Command) -> CommandResult:
+        result = CommandResult(
+            command=command, exit_code=0, stdout=self._printed, stderr="", started="2026-12-01", duration_s=1.0
+        )
+        raise Interrupted(result)
+
+
+def test_what_was_said_on_ctrl_c_is_kept_and_the_interrupt_goes_on(tmp_path: Path) -> None:
+    """A command that printed something in its grace is in the store before the interrupt reaches anybody else."""
+    store = Store(tmp_path, Stopped("known so far\n"))
+    with pytest.raises(KeyboardInterrupt) as caught:
+        store.take("k", COMMAND)
+    assert type(caught.value) is KeyboardInterrupt
+    taken = store.read("k")
+    assert taken is not None
+    assert [result.stdout for result in taken.results] == ["known so far\n"]
+
+
+def test_a_command_that_said_nothing_on_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    """A killed command that printed nothing was not measured: the scope stays free."""
+    store = Store(tmp_path, Stopped("\n"))
+    with pytest.raises(KeyboardInterrupt):
+        store.take("k", COMMAND)
+    assert store.read("k") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.transport import local as local_module
 from pytest_gpuready.transport.local import Local
 
 GRACE_S = 0.3  # the wait before SIGKILL and for a pipe that somebody else holds is the same wait, only shorter
@@ -19,7 +21,7 @@ GRACE_S = 0.3  # the wait before SIGKILL and for a pipe that somebody else holds
 
 def run(script: str, *, timeout_s: float = 20.0, transport: Local | None = None) -> CommandResult:
     return (transport or Local(grace_s=GRACE_S)).run(
-        Command(node="here", argv=("sh", "-c", script), timeout_s=timeout_s)
+        Command(node="here", argv=("sh", "-c", script), timeout_s=timeout_s, grace_s=GRACE_S)
     )
 
 
@@ -112,3 +114,123 @@ def test_ctrl_c_ends_the_child_too(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert wait_gone(int((tmp_path / "pid").read_text()))
+
+
+# --- the grace --------------------------------------------------------------------------------------------------------
+
+SLOW_TO_END = "trap 'sleep 0.2; echo last; exit 3' TERM; echo first; while :; do sleep 0.05; done"
+"""Says something on SIGTERM, a moment later, and ends by itself."""
+
+
+def patient(script: str, **other: float) -> Command:
+    """A command that has all the time it wants to end."""
+    return Command(node="here", argv=("sh", "-c", script), **{"timeout_s": 20.0, "grace_s": 20.0, **other})
+
+
+def test_what_is_printed_in_the_grace_is_kept() -> None:
+    """At the deadline a command is told to end; what it says then belongs to the result, which still is late."""
+    result = Local().run(patient(SLOW_TO_END, timeout_s=0.4))
+    assert (result.stdout, result.timed_out, result.exit_code) == ("first\nlast\n", True, None)
+
+
+def test_the_grace_has_an_end(tmp_path: Path) -> None:
+    """A command that goes on printing through its grace is killed, and what it printed until then is kept."""
+    script = f"trap 'echo told' TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.05; done"
+    result = Local().run(patient(script, timeout_s=0.4, grace_s=0.4))
+    assert (result.stdout, result.timed_out, result.unkillable) == ("told\n", True, "")
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def test_a_group_that_the_leader_left_has_the_grace_too() -> None:
+    """The command ends on SIGTERM at once, its child a moment later: what the child says in the grace is kept."""
+    result = Local(grace_s=0.05).run(patient(f"({SLOW_TO_END}) & sleep 300", timeout_s=0.4))
+    assert result.stdout == "first\nlast\n"
+
+
+def test_stop_tells_the_command_and_keeps_what_it_says() -> None:
+    """Stopped from another thread, a command ends in its grace, by itself, and is not late."""
+    local, results = Local(), []
+    thread = threading.Thread(target=lambda: results.append(local.run(patient(SLOW_TO_END))))
+    thread.start()
+    while not any(child.stdout for child in local._running):
+        time.sleep(0.01)
+    local.stop()
+    thread.join(30)
+    assert [(r.stdout, r.exit_code, r.timed_out) for r in results] == [("first\nlast\n", 3, False)]
+
+
+def test_too_much_output_has_no_grace(tmp_path: Path) -> None:
+    """A command beyond the bound is killed at once: it is not told, and nothing more of it is read."""
+    script = f"trap 'echo told > {tmp_path}/told' TERM; while :; do echo 0123456789012345678901234567890123456789; done"
+    result = Local(max_bytes=10_000).run(patient(script))
+    assert len(result.stdout) == 10_000
+    assert not (tmp_path / "told").exists()
+
+
+INTERRUPTED = """
+import sys, threading, os, signal, time, pathlib
+from pytest_gpuready.model import Command
+from pytest_gpuready.transport import Interrupted
+from pytest_gpuready.transport import local as local_module
+from pytest_gpuready.transport.local import Local
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+presses, script, mark = int(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
+
+def press():
+    for _ in range(presses):
+        while not mark.exists():
+            time.sleep(0.01)
+        mark.unlink()
+        os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=press, daemon=True).start()
+try:
+    Local().run(Command(node="n", argv=("sh", "-c", script), timeout_s=60, grace_s=60))
+except Interrupted as stop:
+    print("kept", repr(stop.result.stdout), stop.result.exit_code, stop.result.timed_out)
+except KeyboardInterrupt:
+    print("killed")
+"""
+
+
+def interrupted(presses: int, script: str, mark: Path) -> str:
+    argv = [sys.executable, "-c", INTERRUPTED, str(presses), script, str(mark)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+
+
+def test_ctrl_c_keeps_what_is_printed_in_the_grace(tmp_path: Path) -> None:
+    """Ctrl-C tells the command to end; what it says then comes with the interrupt."""
+    script = f"trap 'echo last; exit 3' TERM; touch {tmp_path}/mark; while :; do sleep 0.05; done"
+    assert interrupted(1, script, tmp_path / "mark") == "kept 'last\\n' 3 False"
+
+
+def test_a_second_ctrl_c_kills_at_once(tmp_path: Path) -> None:
+    """Who presses Ctrl-C again does not wait for the grace, and nothing is left behind."""
+    script = (
+        f"trap 'touch {tmp_path}/mark' TERM; echo $$ > {tmp_path}/pid; touch {tmp_path}/mark; "
+        "while :; do sleep 0.05; done"
+    )
+    assert interrupted(2, script, tmp_path / "mark") == "killed"
+    assert wait_gone(int((tmp_path / "pid").read_text()))
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def test_progress_is_handed_over_and_left_out_of_stderr() -> None:
+    """Lines of progress reach the listener with their command; the other lines stay, in their order."""
+    heard: list[tuple[Command, dict[str, object]]] = []
+    command = patient("""echo a >&2; echo 'gpuready-progress {"s": 5.0, "power_w": [1, 2]}' >&2; echo b >&2""")
+    result = Local(progress=lambda *said: heard.append(said)).run(command)
+    assert result.stderr == "a\nb\n"
+    assert [said for said in heard if said[1]] == [(command, {"s": 5.0, "power_w": [1, 2]})]
+
+
+def test_a_command_that_says_nothing_is_heard_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listener is told again and again that a silent command still runs."""
+    monkeypatch.setattr(local_module, "ALIVE_S", 0.0)
+    heard: list[dict[str, object]] = []
+    Local(progress=lambda _command, said: heard.append(said)).run(patient("sleep 0.3"))
+    assert len(heard) > 1
+    assert not any(heard)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from pytest_gpuready.errors import RecordingEndedError, TransportError
-from pytest_gpuready.model import Command
+from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.transport import Interrupted
 from pytest_gpuready.transport.local import Local
-from pytest_gpuready.transport.recording import Recording, read_meta
+from pytest_gpuready.transport.recording import Recording, read_meta, read_results
 from pytest_gpuready.transport.replay import Replay
 
 
@@ -66,3 +67,21 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     meta.write_text(meta.read_text().replace('"gpuready_recording": 1', '"gpuready_recording": 9'))
     with pytest.raises(TransportError, match="expected recording format 1, found 9"):
         Replay(tmp_path / "r")
+
+
+@pytest.mark.parametrize(("printed", "kept"), [("known so far", 1), ("", 0)])
+def test_what_was_said_on_ctrl_c_is_recorded(tmp_path: Path, printed: str, kept: int) -> None:
+    """The result of an interrupted command is kept if it is one, and the interrupt goes on with it."""
+
+    class Stopped:
+        def run(self, command: Command) -> CommandResult:
+            raise Interrupted(
+                CommandResult(command=command, exit_code=0, stdout=printed, stderr="", started="", duration_s=0.0)
+            )
+
+        def stop(self) -> None:
+            pass
+
+    with pytest.raises(Interrupted):
+        Recording(Stopped(), tmp_path / "r").run(echo("x"))
+    assert len(read_results(tmp_path / "r")) == kept

@@ -21,7 +21,7 @@ import msgspec
 from pytest_gpuready.errors import RecordingEndedError, StoreError, TransportError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.transport import Transport
+from pytest_gpuready.transport import Interrupted, Transport
 
 BUSY_S = 4 * 3600.0
 """How long a measurement waits for its turn on a node."""
@@ -61,7 +61,7 @@ class Store:
             return known
         with self._lock(key, patience_s=command.timeout_s + 60):
             known = self.read(key) or Taken()
-            return self._write(key, self._run(command, known)) if known.empty else known
+            return self._run(key, command, known) if known.empty else known
 
     def again(self, key: str, command: Command, *, runs: int) -> Taken:
         """The results of this scope with `runs` of them: retests are run where they are missing.
@@ -76,7 +76,7 @@ class Store:
             while not taken.problem and len(taken.results) < runs:
                 try:
                     retest = dataclasses.replace(command, repeat=len(taken.results))
-                    taken = self._write(key, self._run(retest, taken))
+                    taken = self._run(key, retest, taken)
                 except RecordingEndedError:
                     break
             return taken
@@ -109,7 +109,8 @@ class Store:
         except (OSError, msgspec.DecodeError) as error:
             raise StoreError(f"expected results of commands in {path}, found {error}; remove the file") from error
 
-    def _run(self, command: Command, before: Taken) -> Taken:
+    def _run(self, key: str, command: Command, before: Taken) -> Taken:
+        """Run the command and keep its result. On Ctrl-C what it still said is kept before the interrupt goes on."""
         try:
             # One load at a time on a node: with several workers, two would measure each other.
             with self._lock(f"busy@{command.node}", patience_s=BUSY_S):
@@ -117,8 +118,12 @@ class Store:
         except RecordingEndedError:
             raise
         except TransportError as error:
-            return msgspec.structs.replace(before, problem=str(error))
-        return msgspec.structs.replace(before, results=[*before.results, result])
+            return self._write(key, msgspec.structs.replace(before, problem=str(error)))
+        except Interrupted as stop:
+            if stop.result.stdout.strip():
+                self._write(key, msgspec.structs.replace(before, results=[*before.results, stop.result]))
+            raise KeyboardInterrupt from None
+        return self._write(key, msgspec.structs.replace(before, results=[*before.results, result]))
 
     def _write(self, key: str, taken: Taken) -> Taken:
         try:

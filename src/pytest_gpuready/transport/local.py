@@ -1,8 +1,9 @@
 """Runs commands on this machine: own process session, deadline, bounded output, and nobody left behind.
 
 A child and all it started end with its process group: at the deadline, when its output grows beyond the bound, on
-Ctrl-C and when it left children holding its pipes. A process that survives SIGKILL (state D: stuck in the driver) is
-named in the result and left: waiting for it would hang the run.
+Ctrl-C and when it left children holding its pipes. At the deadline and on Ctrl-C the group is told first (SIGTERM) and
+has the grace of its command; what it prints in it is kept. A second Ctrl-C kills at once. A process that survives
+SIGKILL (state D: stuck in the driver) is named in the result and left: waiting for it would hang the run.
 """
 
 from __future__ import annotations
@@ -15,40 +16,65 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.model.agent_doc import TIED
 from pytest_gpuready.model.command import PYTHON
+from pytest_gpuready.transport import Interrupted
+from pytest_gpuready.transport.progress_lines import ProgressLines
 
 MAX_BYTES = 16 * 1024 * 1024
 """What is kept of stdout and of stderr; a command that prints more is ended."""
 
 GRACE_S = 2.0
-"""How long a child may take to end after a signal, and its pipes to end after itself."""
+"""How long a process may take to end after a signal that leaves it no choice, and its pipes to end after itself."""
+
+ALIVE_S = 1.0
+"""How often `progress` hears that a command still runs."""
 
 _CHUNK = 65536
+
+Progress = Callable[[Command, dict[str, object]], None]
+"""Is told what a running command says of its progress, and about once a second, with an empty dict, that it runs."""
 
 
 class Local:
     """The transport for the machine that pytest runs on."""
 
-    def __init__(self, *, max_bytes: int = MAX_BYTES, grace_s: float = GRACE_S) -> None:
+    def __init__(
+        self, *, max_bytes: int = MAX_BYTES, grace_s: float = GRACE_S, progress: Progress | None = None
+    ) -> None:
         self._max_bytes = max_bytes
         self._grace_s = grace_s
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._progress: Progress = progress or (lambda _command, _said: None)
+        self._running: list[_Running] = []
 
     def stop(self) -> None:
-        """End every command that runs now; their `run` then returns what was printed so far."""
-        for process in list(self._running):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+        """Tell every command that runs now to end, and wait; their `run` then returns what was printed until the end.
+
+        Ctrl-C while it waits kills them at once.
+        """
+        running = list(self._running)
+        for child in running:
+            child.stop = True
+        give_up = time.monotonic() + 3 * self._grace_s + max((c.command.grace_s for c in running), default=0.0)
+        try:
+            while any(child in self._running for child in running) and time.monotonic() < give_up:
+                time.sleep(0.02)
+        except KeyboardInterrupt:
+            for child in running:
+                child.send(signal.SIGKILL)
+            raise
 
     def run(self, command: Command) -> CommandResult:
         """Run the command here.
 
         Raises:
             TransportError: the command could not be started.
+            Interrupted: Ctrl-C was pressed meanwhile.
         """
         argv = [sys.executable if command.argv[0] == PYTHON else command.argv[0], *command.argv[1:]]
         started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
@@ -67,69 +93,128 @@ class Local:
             raise TransportError(
                 f"{command.node}: expected to start {argv[0]!r}, found {error.strerror}; install it or correct PATH"
             ) from error
+        child = _Running(process=process, command=command, deadline=begin + command.timeout_s, alive_at=begin)
         unkillable = ""
-        self._running.add(process)
+        self._running.append(child)
         try:
-            stdout, stderr, why = self._collect(process, begin + command.timeout_s)
+            interrupted = self._follow(child)
         finally:
-            unkillable = _end_group(process, self._grace_s)
-            self._running.discard(process)
-        if why == "too much":
+            asked = child.told_at is not None or child.too_much
+            unkillable = _end_group(process, self._grace_s, asked=asked)
+            self._running.remove(child)
+        stderr = bytes(child.stderr)
+        if child.too_much:
             stderr += f"\noutput beyond {self._max_bytes} bytes was cut and the command ended".encode()
-        return CommandResult(
+        result = CommandResult(
             command=command,
-            exit_code=None if why == "deadline" or unkillable else process.returncode,
-            stdout=stdout.decode("utf-8", errors="replace"),
+            exit_code=None if child.late or unkillable else process.returncode,
+            stdout=child.stdout.decode("utf-8", errors="replace"),
             stderr=stderr.decode("utf-8", errors="replace"),
             started=started,
             duration_s=round(time.monotonic() - begin, 4),
-            timed_out=why == "deadline",
+            timed_out=child.late,
             unkillable=unkillable,
         )
+        if interrupted:
+            raise Interrupted(result)
+        return result
 
-    def _collect(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes, str]:
-        """Read both pipes until they end, the process ends, the deadline or the bound. Why it stopped comes last."""
-        kept = {process.stdout: bytearray(), process.stderr: bytearray()}
-        why = ""
+    def _follow(self, child: _Running) -> bool:
+        """Read what it prints until it has ended or has to. Returns True where Ctrl-C was pressed meanwhile."""
+        interrupted = False
+        lines = ProgressLines(lambda said: self._progress(child.command, said))
         with selectors.DefaultSelector() as selector:
-            for pipe in kept:
+            for pipe in (child.process.stdout, child.process.stderr):
                 assert pipe is not None
                 os.set_blocking(pipe.fileno(), False)
                 selector.register(pipe, selectors.EVENT_READ)
-            ended_at: float | None = None
-            while selector.get_map():
-                now = time.monotonic()
-                if process.poll() is not None and ended_at is None:
-                    ended_at = now
-                if now >= deadline:
-                    why = "deadline"
-                    break
-                if ended_at is not None and now >= ended_at + self._grace_s:
-                    break  # the command is gone, somebody it started still holds the pipe
-                for key, _ in selector.select(timeout=min(0.1, deadline - now)):
-                    chunk = os.read(key.fd, _CHUNK)
-                    if not chunk:
-                        selector.unregister(key.fileobj)
-                        continue
-                    buffer = kept[key.fileobj]  # type: ignore[index]
-                    buffer += chunk
-                    if len(buffer) > self._max_bytes:
-                        del buffer[self._max_bytes :]
-                        why = "too much"
+            while True:
+                try:
+                    waiting = child.goes_on(bool(selector.get_map()), self._grace_s)
+                    if not (waiting and self._read(child, selector, lines)):
                         break
-                if why:
-                    break
-        if not why:
+                except KeyboardInterrupt:
+                    if interrupted:
+                        raise
+                    interrupted = True
+                    child.tell()
+        child.stderr += lines.rest()
+        return interrupted
+
+    def _read(self, child: _Running, selector: selectors.BaseSelector, lines: ProgressLines) -> bool:
+        """Wait a moment for output and keep it. Returns False where it was too much."""
+        now = time.monotonic()
+        moment = min(0.1, max(0.0, child.deadline - now)) if child.told_at is None else 0.1
+        if not selector.get_map():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=max(0.0, deadline - time.monotonic()))
-            if process.poll() is None:
-                why = "deadline"
-        return bytes(kept[process.stdout]), bytes(kept[process.stderr]), why
+                child.process.wait(timeout=moment)
+        for key, _ in selector.select(timeout=moment) if selector.get_map() else ():
+            chunk = os.read(key.fd, _CHUNK)
+            if not chunk:
+                selector.unregister(key.fileobj)
+                continue
+            if key.fileobj is child.process.stdout:
+                buffer = child.stdout
+                buffer += chunk
+            else:
+                buffer = child.stderr
+                buffer += lines.feed(chunk)
+            if len(buffer) > self._max_bytes:
+                del buffer[self._max_bytes :]
+                child.too_much = True
+                return False
+        if now >= child.alive_at + ALIVE_S:
+            child.alive_at = now
+            self._progress(child.command, {})
+        return True
 
 
-def _end_group(process: subprocess.Popen[bytes], grace_s: float) -> str:
-    """End the process group, politely then not. Returns "" or the process that SIGKILL did not end."""
-    for signum in (signal.SIGTERM, signal.SIGKILL):
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Running:
+    """A command that runs. `stop` is set from another thread; `told_at` is when the group was told to end."""
+
+    process: subprocess.Popen[bytes]
+    command: Command
+    deadline: float
+    alive_at: float
+    stdout: bytearray = field(default_factory=bytearray)
+    stderr: bytearray = field(default_factory=bytearray)
+    stop: bool = False
+    told_at: float | None = None
+    ended_at: float | None = None
+    late: bool = False
+    too_much: bool = False
+
+    def goes_on(self, pipes_open: bool, patience_s: float) -> bool:
+        """False where there is nothing left to wait for; tells the group to end where it is time for that."""
+        now = time.monotonic()
+        if self.process.poll() is not None:
+            self.ended_at = now if self.ended_at is None else self.ended_at
+            # Pipes that are still open are held by somebody whom the command started and left behind.
+            until = self.ended_at + patience_s
+            return pipes_open and now < (until if self.told_at is None else self.told_at + self.command.grace_s)
+        if self.told_at is None:
+            self.late = now >= self.deadline
+            if self.late or self.stop:
+                self.tell()
+            return True
+        return now < self.told_at + self.command.grace_s
+
+    def tell(self) -> None:
+        """Tell the group to end."""
+        if self.told_at is None:
+            self.told_at = time.monotonic()
+            self.send(signal.SIGTERM)
+
+    def send(self, signum: signal.Signals) -> None:
+        """Send a signal to the group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signum)
+
+
+def _end_group(process: subprocess.Popen[bytes], grace_s: float, *, asked: bool) -> str:
+    """End the process group, politely unless it was asked before. Returns "" or what SIGKILL did not end."""
+    for signum in (signal.SIGKILL,) if asked else (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signum)
         patience = time.monotonic() + grace_s

@@ -17,7 +17,7 @@ from pytest_gpuready import __version__
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.transport import Transport
+from pytest_gpuready.transport import Interrupted, Transport
 
 FORMAT = 1
 SITE = "site.yaml"
@@ -44,8 +44,17 @@ class Recording:
         self._lock = threading.Lock()
 
     def run(self, command: Command) -> CommandResult:
-        """Run the command through the inner transport and keep what it printed."""
-        result = self._inner.run(command)
+        """Run the command through the inner transport and keep what it printed, on Ctrl-C too if that was anything."""
+        try:
+            result = self._inner.run(command)
+        except Interrupted as stop:
+            if stop.result.stdout.strip():
+                self._keep(stop.result)
+            raise
+        self._keep(result)
+        return result
+
+    def _keep(self, result: CommandResult) -> None:
         try:
             with self._lock:
                 append(self._directory, [result])
@@ -55,7 +64,6 @@ class Recording:
             raise TransportError(
                 f"expected to keep a recording in {self._directory}, found {error.strerror}; choose another directory"
             ) from error
-        return result
 
     def stop(self) -> None:
         """End everything that runs through the inner transport."""
