@@ -130,8 +130,8 @@ class DcgmProbe:
         said = [f"DCGM {reading.version or 'of unknown version'}", _engine(node)]
         if known and not known.root:
             said.append("not root: EUD and some checks need it")
-        if known:
-            said.append(known.sku_file or known.sku_problem)
+        if known and (known.sku_file or known.sku_problem):
+            said.append(known.sku_problem or known.sku_file)
         if reading.numbering:
             said.append(f"GPUs known {reading.numbering}")
         return Measurement(metric=READY, part=node.part.name, value="ready", detail="; ".join(said), evidence=seen)

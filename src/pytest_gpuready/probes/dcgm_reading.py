@@ -28,10 +28,13 @@ LONGEST = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a run says of one part: `failed` (found wrong), else `open` (why nothing was measured), else it passed."""
+    """What a run says of one part: `failed` (found wrong), else `open` (why nothing was measured), else it passed.
+
+    Whoever says nothing leaves it open.
+    """
 
     failed: str = ""
-    open: str = ""
+    open: str = "expected a result, found none"
     detail: str = ""
 
 
@@ -86,7 +89,7 @@ def read(test: DcgmTest, node: Node, result: CommandResult) -> Reading:
 
 
 def _nothing(says: str, doc: AroundDoc | None = None) -> Reading:
-    return Reading(doubt=says, doc=doc)
+    return Reading(doubt=says, doc=doc, whole=Said(open=_cut(says)))
 
 
 def _ended_early(doc: AroundDoc) -> str:
@@ -179,7 +182,7 @@ def _gpu(slot: Slot, test: DcgmTest, parts: Sequence[PartResult], places: dict[i
     shared = [p for p in all_of_them if _is(p, test.name)]
     if test.name == SOFTWARE:
         # What fails for all together is the node's clause; here it leaves the GPU open.
-        open_ = next((_told(p) for p in shared if p.says is not Says.PASSED), "")
+        open_ = next((f"no GPU is named: {_told(p)}" for p in shared if p.says is not Says.PASSED), "")
         own = own or [p for p in shared if p.says is Says.PASSED]
         return _said(own, own, doubt or open_, test.name)
     before = [p for p in mine if _is(p, SOFTWARE) and p.says is not Says.PASSED]
@@ -192,7 +195,7 @@ def _gpu(slot: Slot, test: DcgmTest, parts: Sequence[PartResult], places: dict[i
 def _said(parts: Sequence[PartResult], ours: Sequence[PartResult], doubt: str, name: str) -> Said:
     failed = [p for p in parts if p.says is Says.FAILED]
     if failed:
-        return Said(failed=_cut("; ".join(dict.fromkeys(_told(p) for p in failed))), detail=_what_to_do(failed))
+        return Said(open="", failed=_cut("; ".join(dict.fromkeys(_told(p) for p in failed))), detail=_what_to_do(failed))
     if doubt:
         return Said(open=_cut(doubt))
     unmeasured = [p for p in parts if p.says is Says.UNMEASURED]
@@ -200,7 +203,7 @@ def _said(parts: Sequence[PartResult], ours: Sequence[PartResult], doubt: str, n
         return Said(open=_cut("; ".join(dict.fromkeys(_told(p) for p in unmeasured))))
     if not ours:
         return Said(open=f"expected a result of {name}, found none (its plug-in may be missing, or it did not run)")
-    return Said(detail=_cut("; ".join(" ".join(text.split()) for p in ours for text in p.info)))
+    return Said(open="", detail=_cut("; ".join(" ".join(text.split()) for p in ours for text in p.info)))
 
 
 def _told(part: PartResult) -> str:
