@@ -17,7 +17,7 @@ from pytest_gpuready import accept as accepting
 from pytest_gpuready.model import CommandResult
 from pytest_gpuready.transport.recording import append
 from tests.nodes import demo_results, write_recording
-from tests.plugin.conftest import OWN_LEASE, SUITES, Accept
+from tests.plugin.conftest import LIGHT, SUITES, Accept
 
 LEVEL2 = ("--gpuready-replay", "node", "-m", "level2")
 
@@ -99,7 +99,7 @@ def test_two_runs_do_not_share_a_directory(accept: Accept, pytester: pytest.Pyte
                     time.sleep(0.05)
         """
     )
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "slow", "--gpuready-replay", "demo"]
+    command = [sys.executable, "-m", "pytest", *LIGHT, "-p", "own_lease", "-p", "slow", "--gpuready-replay", "demo"]
     first = subprocess.Popen([*command, "-m", "level2", str(SUITES)], cwd=accept.path, stdout=subprocess.DEVNULL)
     end = time.monotonic() + 60
     while not (accept.path / "reached").exists() and time.monotonic() < end:
@@ -199,12 +199,14 @@ def test_a_deleted_store_is_not_believed(accept: Accept, pytester: pytest.Pytest
     assert (run.code, run.status) == (20, "INCOMPLETE")
 
 
-def test_a_site_file_forbids_the_automatic_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_file_forbids_the_automatic_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_lease: str
+) -> None:
     """`make accept` with a site file on a machine without GPUs asks that machine: exit 20, no replay."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "site.yaml").write_text("site: 1\nprofile: h200-sxm\nnodes: {node07: {gpus: 8}}\n")
-    (tmp_path / "own_lease.py").write_text(OWN_LEASE)
-    command = [sys.executable, "-m", "pytest_gpuready.accept", "-p", "no:hypothesispytest", "-p", "own_lease"]
+    (tmp_path / "own_lease.py").write_text(own_lease)
+    command = [sys.executable, "-m", "pytest_gpuready.accept", *LIGHT, "-p", "own_lease"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -224,7 +226,7 @@ def test_a_site_file_elsewhere_forbids_it_too(tmp_path: Path, where: str) -> Non
         environment["PYTEST_ADDOPTS"] = "--gpuready-site my.yaml"
     else:
         (tmp_path / "site.yaml").symlink_to("nowhere.yaml")
-    command = [sys.executable, "-m", "pytest_gpuready.accept", "-p", "no:hypothesispytest"]
+    command = [sys.executable, "-m", "pytest_gpuready.accept", *LIGHT]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
     )

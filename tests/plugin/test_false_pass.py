@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.conftest import SUITES, Accept
+from tests.plugin.conftest import LIGHT, SUITES, Accept
 
 REPLAY = ("--gpuready-replay", "demo", "-m", "level2")
 
@@ -237,7 +237,7 @@ def test_a_run_that_is_killed_says_incomplete(accept: Accept, pytester: pytest.P
     """At every moment before the end, and after a killed run, the certificate on disk says INCOMPLETE."""
     pytester.makepyfile(slow=SLOW)
     accept(*REPLAY)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "slow", *REPLAY, str(SUITES)]
+    command = [sys.executable, "-m", "pytest", *LIGHT, "-p", "own_lease", "-p", "slow", *REPLAY, str(SUITES)]
     environment = {**os.environ, "PYTHONPATH": str(accept.path)}
     process = subprocess.Popen(
         command,
