@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from pytest_gpuready.certificate.document import Certificate, ExclusionEntry
-from pytest_gpuready.certificate.html import render
 from pytest_gpuready.certificate.words import WORDS, source_text
 from pytest_gpuready.certificate.words import said as word_of
 from tests.certificate import samples
+from tests.certificate.pages import drawn
 
 ALL: tuple[Callable[[], Certificate], ...] = (
     samples.accepted,
@@ -39,7 +39,7 @@ every_sample = pytest.mark.parametrize("sample", ALL, ids=lambda sample: sample.
 
 
 def _page(certificate: Certificate) -> lxml.html.HtmlElement:
-    return lxml.html.document_fromstring(render(certificate))
+    return lxml.html.document_fromstring(drawn(certificate))
 
 
 def _text(element: lxml.html.HtmlElement) -> str:
@@ -69,7 +69,7 @@ def test_verdict_and_title(sample: Callable[[], Certificate], title: str, word: 
 @pytest.mark.parametrize("sample", [samples.replay, samples.replay_rejected, samples.stand_in])
 def test_no_seal_and_no_green_without_hardware(sample: Callable[[], Certificate]) -> None:
     """A replay or stand-in holds neither the seal nor the accepted look nor any green, and says what it is."""
-    html = render(sample())
+    html = drawn(sample())
     assert "g-seal" not in html
     assert "v-accepted" not in html
     assert not re.search(r"#0c6744|#62d3a4|#0a5a3b", html)
@@ -79,8 +79,8 @@ def test_no_seal_and_no_green_without_hardware(sample: Callable[[], Certificate]
 @pytest.mark.parametrize("sample", [samples.rejected, samples.incomplete, samples.stopped, samples.rack, samples.empty])
 def test_the_seal_belongs_to_accepted(sample: Callable[[], Certificate]) -> None:
     """No page but an accepted one holds the seal."""
-    assert "g-seal" in render(samples.accepted())
-    assert "g-seal" not in render(sample())
+    assert "g-seal" in drawn(samples.accepted())
+    assert "g-seal" not in drawn(sample())
 
 
 def test_an_unfinished_run_never_looks_accepted() -> None:
@@ -128,7 +128,7 @@ def test_every_cell_has_its_word(sample: Callable[[], Certificate]) -> None:
 @every_sample
 def test_nothing_is_fetched_and_nothing_runs(sample: Callable[[], Certificate]) -> None:
     """No script, no event handler, no form, no frame; references stay inside the page; CSP forbids the rest."""
-    html = render(sample())
+    html = drawn(sample())
     page = lxml.html.document_fromstring(html)
     tags = {element.tag for element in page.iter() if isinstance(element.tag, str)}
     assert tags.isdisjoint(
@@ -157,7 +157,7 @@ def test_references_inside_the_page_resolve(sample: Callable[[], Certificate]) -
 
 def test_hostile_text_is_inert() -> None:
     """Text of nodes and tools shows as text: no tag of it becomes an element, no control or bidi character survives."""
-    html = render(samples.hostile())
+    html = drawn(samples.hostile())
     assert "<script" not in html
     assert "<img" not in html
     assert html.count("</style>") == 1
@@ -171,14 +171,14 @@ def test_hostile_text_is_inert() -> None:
 
 def test_hostile_text_stays_in_its_css_string() -> None:
     """In the footer of printed pages every sign that could end a CSS string or the style element is escaped."""
-    footer = re.search(r'@bottom-left\{content:"([^"]*)"', render(samples.hostile()))
+    footer = re.search(r'@bottom-left\{content:"([^"]*)"', drawn(samples.hostile()))
     assert footer is not None
     assert re.fullmatch(r"(?:[A-Za-z0-9 ._:-]|\\[0-9a-f]+ )*", footer.group(1))
 
 
 def test_long_text_is_bounded() -> None:
     """Texts of forty thousand characters do not flood the page; it says how much was left out."""
-    html = render(samples.hostile(samples.LONG))
+    html = drawn(samples.hostile(samples.LONG))
     assert len(html) < 1_000_000
     assert "characters more in certificate.json" in html
     assert not re.search("x{4100}", html)
@@ -254,7 +254,7 @@ def test_same_columns_of_gpus_are_folded() -> None:
 
 def test_numbers_are_set_for_people() -> None:
     """Thousands, minus, units and limits carry the signs of print, with the same decimals in a row."""
-    html = render(samples.rejected())
+    html = drawn(samples.rejected())
     assert "143\u202f771\u00a0MiB" in html
     assert "\u221286.6\u202f%" in html
     assert "\u2265\u00a050.00" in html
@@ -299,14 +299,14 @@ def test_a_waiver_is_explained_where_there_is_one() -> None:
 @pytest.mark.parametrize("sample", [samples.excluded, samples.excluded_rejected])
 def test_every_exclusion_stands_under_the_verdict(sample: Callable[[], Certificate]) -> None:
     """Page one counts the excluded clauses and names all of them by reason, spelled as given, before the findings."""
-    html = render(sample())
+    html = drawn(sample())
     note = _text(lxml.html.document_fromstring(html).find_class("excluded")[0])
     assert note == (
         "EXCLUDED 10 clauses taken out by the site file, not looked at: "
         "GPU-2 to GPU-9 (agreed); NVL-1 (Demo/ of the provider); PCIE-8 (no reason given)."
     )
     assert html.index('class="sm excluded"') < html.index('class="page1')
-    assert "excluded" not in render(samples.virtual()).split("<main")[1].split('class="page1')[0]
+    assert "excluded" not in drawn(samples.virtual()).split("<main")[1].split('class="page1')[0]
 
 
 def test_no_exclusion_is_dropped() -> None:
@@ -345,7 +345,8 @@ def test_a_missing_gpu_is_one_finding() -> None:
     assert len(page.find_class("diag")) == 2
     untested = page.find_class("plainrows")[0]
     assert len([row for row in untested.iter("tr") if "NOT MEASURED" in _text(row)]) == 1
-    assert [_text(tag) for tag in page.find_class("head")[0].find_class("tag")] == ["NOT MEASURED", "NOT TESTED"]
+    tags = [_text(tag) for tag in page.find_class("head")[0].find_class("tag")]
+    assert tags == ["NOT MEASURED", "NOT TESTED", "NOT TESTED"]
 
 
 def test_only_what_failed_is_red() -> None:
@@ -395,8 +396,8 @@ def test_sources_and_ceilings_are_whole_on_page_one() -> None:
 
 def test_so_far_is_said_while_the_run_goes_on() -> None:
     """The heading of page one says "so far" only as long as the run has not ended."""
-    assert "Promised and measured so far" in render(samples.incomplete())
-    assert "so far" not in render(samples.rejected())
+    assert "Promised and measured so far" in drawn(samples.incomplete())
+    assert "so far" not in drawn(samples.rejected())
 
 
 def test_a_note_keeps_its_spelling() -> None:

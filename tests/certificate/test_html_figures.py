@@ -11,8 +11,8 @@ import pytest
 
 from pytest_gpuready.certificate import plots
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, WatchEntry
-from pytest_gpuready.certificate.html import render
 from tests.certificate import samples
+from tests.certificate.pages import drawn
 
 
 def _clause(certificate: Certificate, clause_id: str) -> ClauseEntry:
@@ -24,7 +24,7 @@ def _clause(certificate: Certificate, clause_id: str) -> ClauseEntry:
 )
 def test_figures_have_a_sentence(sample: Callable[[], Certificate]) -> None:
     """Every figure is an image with a sentence for those who do not see it; every other SVG is hidden from them."""
-    page = lxml.html.document_fromstring(render(sample()))
+    page = lxml.html.document_fromstring(drawn(sample()))
     figures = [svg for svg in page.iter("svg") if svg.get("role") == "img"]
     assert len(figures) > 20
     assert all(len(svg.get("aria-label", "")) > 3 for svg in figures)
@@ -35,7 +35,7 @@ def test_figures_have_a_sentence(sample: Callable[[], Certificate]) -> None:
 
 def test_numbers_behind_figures_are_open() -> None:
     """The numbers of strips and watches stand in details that are open."""
-    page = lxml.html.document_fromstring(render(samples.rejected()))
+    page = lxml.html.document_fromstring(drawn(samples.rejected()))
     details = list(page.iter("details"))
     assert details
     assert all(one.get("open") is not None for one in details)
@@ -138,7 +138,7 @@ def test_watch_bears_ragged_and_unknown_columns() -> None:
 
 def test_watch_stands_once_per_part() -> None:
     """Several clauses share one watch: page and table show each part once."""
-    page = lxml.html.document_fromstring(render(samples.accepted()))
+    page = lxml.html.document_fromstring(drawn(samples.accepted()))
     labels = [svg.get("aria-label") for svg in page.iter("svg") if "while it was measured" in svg.get("aria-label", "")]
     assert len(labels) == 2
     assert "power 76 to 126\u00a0W" in labels[0]
@@ -146,9 +146,9 @@ def test_watch_stands_once_per_part() -> None:
 
 def test_many_watches_are_drawn_in_part_and_told_in_full() -> None:
     """Of 72 watched GPUs 24 are drawn; the table has all of them and the page says so."""
-    page = lxml.html.document_fromstring(render(samples.one_node_of_72()))
-    drawn = [svg for svg in page.iter("svg") if "while it was measured" in svg.get("aria-label", "")]
-    assert len(drawn) == 24
+    page = lxml.html.document_fromstring(drawn(samples.one_node_of_72()))
+    figures = [svg for svg in page.iter("svg") if "while it was measured" in svg.get("aria-label", "")]
+    assert len(figures) == 24
     assert "48 more parts were watched" in page.text_content()
 
 
@@ -167,5 +167,5 @@ def test_numbers_that_cannot_be_drawn_are_left_out() -> None:
         )
         for suite in base.suites
     ]
-    page = lxml.html.document_fromstring(render(msgspec.structs.replace(base, suites=suites)))
+    page = lxml.html.document_fromstring(drawn(msgspec.structs.replace(base, suites=suites)))
     assert page.find_class("strip")
