@@ -7,8 +7,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from pytest_gpuready import __version__
 from pytest_gpuready.errors import GpuReadyError
 
@@ -19,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code, 2 where it was called wrongly."""
     parser = argparse.ArgumentParser(prog="gpuready", description="GPU acceptance, beside pytest.")
     parser.add_argument("--version", action="version", version=f"pytest-gpuready {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, prog="gpuready")
     audit = commands.add_parser("audit", help="read outputs of tools and say what they prove and what not")
     audit.add_argument("paths", nargs="+", type=Path, metavar="FILE|DIR")
     audit.add_argument("--tool", default="", help="the tool that printed it, where its content does not tell")
@@ -37,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _audit(words: argparse.Namespace) -> int:
     from pytest_gpuready.audit.expect import from_options  # noqa: PLC0415 - each command loads only what it needs
-    from pytest_gpuready.audit.report import exit_code  # noqa: PLC0415
+    from pytest_gpuready.audit.report import exit_code, to_json  # noqa: PLC0415
     from pytest_gpuready.audit.run import audit  # noqa: PLC0415
     from pytest_gpuready.audit.show import text  # noqa: PLC0415
 
@@ -48,7 +46,7 @@ def _audit(words: argparse.Namespace) -> int:
         profile = agreed(words.profile)
     report = audit(words.paths, tool=words.tool, expect=expect, exit_code=words.exit_code, profile=profile)
     if words.format == "json":
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n")
+        sys.stdout.write(to_json(report) + "\n")
     else:
         sys.stdout.write(text(report))
     return exit_code(report.outcome)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_gpuready.audit.expect import Expectations, ExpectError, from_options
-from pytest_gpuready.audit.report import exit_code, worst
+from pytest_gpuready.audit.report import Finding, InputReport, Report, exit_code, to_json, worst
 
 
 def gpuready(*words: str) -> subprocess.CompletedProcess[str]:
@@ -79,3 +79,28 @@ def test_expectations_are_typed() -> None:
         given.count("require_gdr")
     with pytest.raises(ExpectError, match="expected count, found '-1'"):
         Expectations({"ranks": -1}, source="test")
+
+
+def test_a_small_audit_loads_little(tmp_path: Path) -> None:
+    """Reading one sysctl output loads neither msgspec nor YAML nor the modules of other tools."""
+    (tmp_path / "sysctl.txt").write_text("vm.swappiness = 10\n")
+    program = (
+        "import sys; from pytest_gpuready.cli import main; "
+        f"main(['audit', {str(tmp_path / 'sysctl.txt')!r}]); "
+        "print(sorted({n.split('.')[0] for n in sys.modules} & {'msgspec', 'yaml', 'jinja2', 'pytest', 'json'}),"
+        "[n for n in sys.modules if 'smi' in n or 'nccl' in n or 'kernel' in n])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[-1] == "[] []"
+
+
+def test_a_report_as_json_holds_what_json_can() -> None:
+    """An infinite value becomes null and text of any language ASCII; the order of the fields is the schema's."""
+    finding = Finding(metric="m", outcome="observed", value=[1.5, float("inf")], suspect="Größe")
+    entry = InputReport(path="p", tool="t", outcome="observed", findings=[finding])
+    text = to_json(Report(inputs=[entry], outcome="observed"))
+    assert text.isascii()
+    told = json.loads(text)
+    assert [*told] == ["schema", "inputs", "outcome"]
+    assert told["inputs"][0]["findings"][0]["value"] == [1.5, None]
+    assert told["inputs"][0]["findings"][0]["suspect"] == "Größe"

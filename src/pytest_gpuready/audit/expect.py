@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -183,6 +182,8 @@ def from_options(options: list[str]) -> Expectations:
 
 
 def _json_or_text(text: str) -> Any:
+    import json  # noqa: PLC0415 - only where something is expected
+
     try:
         return json.loads(text)
     except ValueError:

@@ -1,11 +1,16 @@
-"""What an audit says: findings by input, the worst of them, and what a reader could wrongly believe was proven."""
+"""What an audit says: findings by input, the worst of them, and what a reader could wrongly believe was proven.
+
+Plain dataclasses and the standard library's JSON: an audit of one small file is over in less time than it takes to
+load more.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterable
-from typing import Literal
-
-import msgspec
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 SCHEMA = "gpuready-audit/1"
 
@@ -14,7 +19,8 @@ Outcome = Literal["pass", "marginal", "fail", "not-measured", "not-applicable", 
 _WORST_FIRST: tuple[Outcome, ...] = ("fail", "not-measured", "marginal", "pass", "observed", "not-applicable")
 
 
-class Finding(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
     """One thing that the input says about one part.
 
     `value` is as read, never a default: None where nothing was said. `expected` is the expectation it was held against
@@ -33,7 +39,8 @@ class Finding(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     advice: str = ""
 
 
-class InputReport(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputReport:
     """One input: the tool that printed it, what it says, and what it does not cover."""
 
     path: str
@@ -41,10 +48,11 @@ class InputReport(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     tool_version: str = ""
     outcome: Outcome
     findings: list[Finding]
-    not_covered: list[str] = []
+    not_covered: list[str] = field(default_factory=list)
 
 
-class Report(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
     """The whole audit; its outcome is the worst of its inputs."""
 
     schema: Literal["gpuready-audit/1"] = "gpuready-audit/1"
@@ -64,3 +72,18 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 def exit_code(outcome: Outcome) -> int:
     """0 for pass and marginal, 1 for fail, 20 for the rest."""
     return {"pass": 0, "marginal": 0, "fail": 1}.get(outcome, 20)
+
+
+def to_json(report: Report) -> str:
+    """The report as JSON, in ASCII; a number that JSON does not have (infinite, not a number) is null."""
+    import json  # noqa: PLC0415 - a report for people does without
+
+    return json.dumps(_plain(dataclasses.asdict(report)), indent=1, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-
-import msgspec
 
 from pytest_gpuready.audit.nvlink_judge import counts, has_status, nvlink_findings
 from pytest_gpuready.audit.reader import Given, Reading
@@ -182,7 +181,7 @@ class SmiReading:
         """GPUs that have no NVLink and need none: that their headings are all there proves nothing more."""
         counted = self._findings[-1]
         if counted.metric == "inventory.gpu_count" and counted.outcome == "pass":
-            self._findings[-1] = msgspec.structs.replace(counted, outcome="not-applicable")
+            self._findings[-1] = dataclasses.replace(counted, outcome="not-applicable")
 
     def _topology(self, text: Iterator[str]) -> None:
         topo = topology(text)

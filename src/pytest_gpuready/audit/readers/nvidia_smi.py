@@ -7,8 +7,9 @@ nvidia-smi-topo; what was asked for and is nowhere in the text is not measured.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pytest_gpuready.audit.reader import Given, Reader, Reading
-from pytest_gpuready.audit.smi_read import SmiReading
 from pytest_gpuready.audit.smi_sections import kind_of
 from pytest_gpuready.parse.smi_messages import message
 
@@ -45,20 +46,17 @@ def _recognise_topo(head: str) -> int:
     return 88 if "topo" in kinds and not {"table", "q", "xml", "nvlink"} & set(kinds) else 0
 
 
-def _read_smi(given: Given) -> Reading:
-    return SmiReading(given).reading("nvidia-smi")
+def _read(tool: str) -> Callable[[Given], Reading]:
+    def read(given: Given) -> Reading:
+        from pytest_gpuready.audit.smi_read import SmiReading  # noqa: PLC0415 - loaded when needed
 
+        return SmiReading(given).reading(tool)
 
-def _read_nvlink(given: Given) -> Reading:
-    return SmiReading(given).reading("nvidia-smi-nvlink")
-
-
-def _read_topo(given: Given) -> Reading:
-    return SmiReading(given).reading("nvidia-smi-topo")
+    return read
 
 
 READERS: tuple[Reader, ...] = (
-    Reader(tool="nvidia-smi", recognise=_recognise_smi, read=_read_smi),
-    Reader(tool="nvidia-smi-nvlink", recognise=_recognise_nvlink, read=_read_nvlink),
-    Reader(tool="nvidia-smi-topo", recognise=_recognise_topo, read=_read_topo),
+    Reader(tool="nvidia-smi", recognise=_recognise_smi, read=_read("nvidia-smi")),
+    Reader(tool="nvidia-smi-nvlink", recognise=_recognise_nvlink, read=_read("nvidia-smi-nvlink")),
+    Reader(tool="nvidia-smi-topo", recognise=_recognise_topo, read=_read("nvidia-smi-topo")),
 )
