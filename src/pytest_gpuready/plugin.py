@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("site", "FILE", "site file: what is expected (default: a plain node is assumed, and said so)"),
         ("profile", "NAME|FILE", "profile: what is promised (default: the one for the PCI id that is found)"),
         ("record", "DIR", "keep every command's output in DIR, to be replayed"),
+        ("burn", "TIME", "soak: 4h or 90m, shared by DCGM's arithmetic, power and memory tests; belongs to level 4"),
         ("out", "DIR", "run directory: certificate, evidence, store (default: gpuready-out)"),
     )
     for name, metavar, text in ini:
@@ -79,8 +80,8 @@ def _asked_level(config: pytest.Config) -> int | None:
 
 def _options_given(config: pytest.Config) -> bool:
     option = config.option
-    values = (option.gpuready_site, option.gpuready_profile, option.gpuready_record, option.gpuready_out)
-    return any(v is not None for v in (*values, option.gpuready_replay)) or option.gpuready_keep_going
+    named = ("site", "profile", "record", "burn", "out", "replay")
+    return any(getattr(option, f"gpuready_{n}") is not None for n in named) or option.gpuready_keep_going
 
 
 def _drive(config: pytest.Config) -> Driving:

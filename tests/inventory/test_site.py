@@ -52,12 +52,12 @@ def test_the_schema_file_is_made_from_the_types() -> None:
 
 
 def test_the_schema_refuses_what_the_loader_refuses() -> None:
-    """An unknown key, a count of 0, dcgm and a UUID without GPU- are refused by the schema too."""
+    """An unknown key, a count of 0, an unknown engine and a UUID without GPU- are refused by the schema too."""
     schema = json.loads(SCHEMA.read_text())
     for wrong in (
         {"site": 1, "profil": "x"},
         {"site": 1, "nodes": {"a": {"gpus": 0}}},
-        {"site": 1, "diagnostics": "dcgm"},
+        {"site": 1, "diagnostics": "dcgmi"},
         {"site": 1, "nodes": {"a": {"gpus": [{"uuid": "00000000-0000-4000-8000-000000000002"}]}}},
     ):
         with pytest.raises(jsonschema.ValidationError):
@@ -85,11 +85,9 @@ def test_a_list_of_gpus_keeps_order_and_form(site_of: SiteOf) -> None:
         ("site: 1\nnodes: {a: {gpus: '2'}}\n", "gpus: expected the number 2, found text '2'; remove the quotes"),
         ("site: 1\nnodes: {a: {virtual: 'false'}}\n", "virtual: expected true or false, found 'false'; rem"),
         (
-            "site: 1\ndiagnostics: dcgm\n",
-            "site.yaml line 2 $.diagnostics: expected builtin, found 'dcgm'; dcgm is not run by this version; say",
+            "site: 1\ndiagnostics: buildin\n",
+            "expected one of both, builtin, dcgm, found 'buildin' (did you mean 'builtin'?); correct it",
         ),
-        ("site: 1\ndiagnostics: both\n", "expected builtin, found 'both'; dcgm is not run by this version"),
-        ("site: 1\ndiagnostics: buildin\n", "expected builtin, found 'buildin' (did you mean 'builtin'?); correct it"),
         (
             "site: 1\nnodes:\n  a:\n    gpus:\n      - {uuid: 00000000-0000-4000-8000-000000000002}\n",
             "site.yaml line 5 $.nodes.a.gpus[0].uuid: expected a UUID like GPU-0a1b2c3d-4e5f-4071-8293-a4b5c6d7e8f9 "

@@ -129,20 +129,22 @@ def resolve(
 
 def applies(clause: Clause, node: Node) -> str:
     """Why a clause does not apply to a node, "" where it does. What the profile itself takes out is not asked here."""
-    for need in clause.needs:
-        if need == "peers" and len(node.slots) < 2:
-            return f"{node.name} has fewer than two expected GPUs, so there is no peer"
-        if need == "nvlink" and not node.nvlink:
-            return node.nvlink_none or f"no NVLink is expected on {node.name}"
-        if need == "nvswitch" and not node.nvswitch:
-            return node.nvlink_none or f"no NVSwitch is expected on {node.name}"
-        if need == "dcgm" and node.dcgm_none:
-            return node.dcgm_none
-        if need in SET_UP_BY and not (node.dcgm and SET_UP_BY[need] in node.dcgm.environment):
-            return f"{SET_UP_BY[need]} is not set on {node.name}, so DCGM runs no {need}"
-        if need == "nvidia_cpu" and not (node.dcgm and node.dcgm.machine == "aarch64"):
-            return f"no NVIDIA CPU is known on {node.name}"
-    return ""
+    return next(filter(None, (_lacks(need, node) for need in clause.needs)), "")
+
+
+def _lacks(need: str, node: Node) -> str:
+    """Why a node does not have what a clause needs, "" where it does."""
+    if need in SET_UP_BY:
+        there = node.dcgm is not None and SET_UP_BY[need] in node.dcgm.environment
+        return "" if there else f"{SET_UP_BY[need]} is not set on {node.name}, so DCGM runs no {need}"
+    lacks = {
+        "peers": len(node.slots) < 2 and f"{node.name} has fewer than two expected GPUs, so there is no peer",
+        "nvlink": not node.nvlink and (node.nvlink_none or f"no NVLink is expected on {node.name}"),
+        "nvswitch": not node.nvswitch and (node.nvlink_none or f"no NVSwitch is expected on {node.name}"),
+        "dcgm": node.dcgm_none,
+        "nvidia_cpu": not (node.dcgm and node.dcgm.machine == "aarch64") and f"no NVIDIA CPU is known on {node.name}",
+    }
+    return lacks[need] or ""
 
 
 def _pairs(site: Site | None, docs: Mapping[str, NodeFound]) -> list[tuple[str, DeclaredNode | None, NodeFound | None]]:

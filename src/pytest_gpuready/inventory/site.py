@@ -187,25 +187,31 @@ def contradictions(site: Site, profile: Profile) -> tuple[str, ...]:
             says = f"expected nvlink: none, found full: {profile.title} ({profile.name}) has no NVLink; correct one"
             lines.append(site.wrong(("nodes", node.name, "nvlink"), says))
     out = {excluded.clause for excluded in site.exclude}
-    for level in sorted({clause.level for clause in profile.clauses}) if out else ():
-        if not any(_must_pass(clause, out) for clause in profile.clauses if clause.level == level):
+    for level in sorted({c.level for c in profile.clauses if _may_apply(site, c)}) if out else ():
+        if not any(_must_pass(site, clause, out) for clause in profile.clauses if clause.level == level):
             says = f"expected a required clause with a limit to remain at level {level}, found all excluded; keep one"
             lines.append(site.wrong(("exclude",), says))
     return tuple(lines)
 
 
-def _must_pass(clause: Clause, out: Collection[str]) -> bool:
+def _must_pass(site: Site, clause: Clause, out: Collection[str]) -> bool:
     """True where a level can be accepted by this clause; that a load did no harm is nothing to accept by itself."""
     promised = clause.required and clause.limit is not None and clause.metric not in AFTER_LOAD
-    return promised and not clause.not_applicable and clause.id not in out
+    return promised and not clause.not_applicable and clause.id not in out and _may_apply(site, clause)
+
+
+def _may_apply(site: Site, clause: Clause) -> bool:
+    """False for what the site file itself takes away: DCGM's clauses where it declares the built-in engine."""
+    return not (site.diagnostics == "builtin" and "dcgm" in clause.needs)
 
 
 def level_unknown(site: Site, profile: Profile) -> str:
     """An error line where the site file aims at a level that the profile has no clause of, "" where it does not."""
-    levels = sorted({clause.level for clause in profile.clauses})
+    levels = sorted({c.level for c in profile.clauses if c.metric not in AFTER_LOAD and _may_apply(site, c)})
     if not site.level or site.level in levels:
         return ""
-    has = f"profile {profile.name} has clauses up to level {levels[-1]}, found level: {site.level}"
+    without = " without DCGM (diagnostics: builtin)" if site.diagnostics == "builtin" else ""
+    has = f"profile {profile.name} has clauses up to level {levels[-1]}{without}, found level: {site.level}"
     return site.wrong(("level",), f"expected {' or '.join(map(str, levels))}: {has}; correct one")
 
 

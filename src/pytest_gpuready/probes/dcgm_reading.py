@@ -195,7 +195,8 @@ def _gpu(slot: Slot, test: DcgmTest, parts: Sequence[PartResult], places: dict[i
 def _said(parts: Sequence[PartResult], ours: Sequence[PartResult], doubt: str, name: str) -> Said:
     failed = [p for p in parts if p.says is Says.FAILED]
     if failed:
-        return Said(open="", failed=_cut("; ".join(dict.fromkeys(_told(p) for p in failed))), detail=_what_to_do(failed))
+        told = "; ".join(dict.fromkeys(_told(p) for p in failed))
+        return Said(open="", failed=_cut(told), detail=_what_to_do(failed))
     if doubt:
         return Said(open=_cut(doubt))
     unmeasured = [p for p in parts if p.says is Says.UNMEASURED]
