@@ -48,6 +48,7 @@ def around(
     **more,
 ) -> CommandResult:
     """The result of an agent that ran dcgmi as its child."""
+    more.setdefault("watch_problem", "made by hand: what is not here was not watched")
     words = list(command.argv[command.argv.index("--") + 1 :])
     document = AroundDoc(
         argv=words, exit_code=exit_code, stdout=stdout, stderr=stderr, seconds=4.0, watch=watch or {}, **more

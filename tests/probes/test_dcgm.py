@@ -176,7 +176,7 @@ def test_a_failure_counts_whatever_the_exit_code_and_the_doubts(profile):
         ({"exit_code": 139}, "killed by signal 11"),
         ({"ended_early": True}, "found it running after"),
         ({"cut": True}, "more than is kept"),
-        ({"problem": "expected to start 'dcgmi', found No such file"}, "install DCGM"),
+        ({"problem": "expected to start 'dcgmi', found No such file", "exit_code": None}, "install DCGM"),
     ],
 )
 def test_no_pass_where_the_run_did_not_end_well(profile, more, says):

@@ -5,7 +5,8 @@
             ...
     watch.doc()
 
-The sampler is a thread of its own and never touches CUDA. A reading that fails does not stop it.
+The sampler is a thread of its own and never touches CUDA. A reading that fails does not stop it. A watch of hours is
+thinned: where there are more than `most` samples every second one goes, and the period doubles.
 """
 
 from __future__ import annotations
@@ -38,10 +39,16 @@ class Watch:
         kmsg: Path = KMSG,
         journal: Sequence[str] = JOURNAL,
         readings: Readings | None = None,
+        with_log: bool = True,
+        join_s: float = JOIN_S,
+        most: int = MOST_SAMPLES,
     ) -> None:
+        """`with_log` is False where somebody else keeps the window of the kernel log, for all GPUs of a node."""
         self._readings = readings or Readings(bdf)
         self._period_s = period_s
-        self._log = KernelWindow(kmsg, journal)
+        self._log = KernelWindow(kmsg, journal) if with_log else None
+        self._join_s = join_s
+        self._most = most
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="gpuready-watch", daemon=True)
         self._began = 0.0
@@ -54,7 +61,8 @@ class Watch:
         self.generation_max_device: int | None = None
 
     def __enter__(self) -> Watch:
-        self._log.open()
+        if self._log:
+            self._log.open()
         self._before = self._readings.counters()
         self.generation_max = self._readings.generation_max()
         self.generation_max_device = self._readings.generation_max_device()
@@ -67,13 +75,30 @@ class Watch:
         self._stop.set()
         hung = False
         if self._thread.ident is not None:
-            self._thread.join(JOIN_S)
+            self._thread.join(self._join_s)
             hung = self._thread.is_alive()
         if hung:  # a getter that never comes back: asking for the counters would hang as well
-            self._readings.errors["sampler"] = f"no answer within {JOIN_S:g} s"
+            self._readings.errors["sampler"] = f"no answer within {self._join_s:g} s"
         else:
             self._after = self._readings.counters()
-        self._lines = self._log.read()
+        if self._log:
+            self._lines = self._log.read()
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Reading -> error name, of those that failed so far."""
+        return dict(self._readings.errors)
+
+    @property
+    def alive(self) -> bool:
+        """False where NVML does not answer for this GPU at all."""
+        return self._readings.alive
+
+    @property
+    def latest(self) -> dict[str, float | None]:
+        """The newest sample; empty where there is none that is younger than a few periods."""
+        row = self._rows[-1] if self._rows else {}
+        return row if row and self._now() - (row["t"] or 0.0) < 3 * self._period_s else {}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -94,8 +119,8 @@ class Watch:
             samples={name: [row[name] for row in rows] for name in COLUMNS},
             phases=list(self._phases),
             log=self._lines,
-            log_problem=self._log.problem,
-            errors=dict(self._readings.errors),
+            log_problem=self._log.problem if self._log else "",
+            errors=self.errors,
         )
 
     def _now(self) -> float:
@@ -103,9 +128,12 @@ class Watch:
 
     def _sample(self) -> None:
         due = self._began
-        while not self._stop.wait(max(0.0, due - time.monotonic())) and len(self._rows) < MOST_SAMPLES:
+        while not self._stop.wait(max(0.0, due - time.monotonic())):
             row = self._readings.sample()
             self._rows.append({"t": self._now(), **row})
+            if len(self._rows) > self._most:
+                del self._rows[1::2]
+                self._period_s *= 2
             due = max(due + self._period_s, time.monotonic())
 
 

@@ -20,10 +20,10 @@ TIED = "GPUREADY_TIED"
 PROGRESS = "gpuready-progress "
 """How a line on the agent's stderr begins that says how far it is: one JSON object follows."""
 
-CHILD_GRACE_S = 20.0
+CHILD_GRACE_S = 11.0
 """How long the child of "around" has to end by itself when it was told to: `dcgmi` needs about 4 s for it."""
 
-AROUND_GRACE_S = 35.0
+AROUND_GRACE_S = 20.0
 """What a transport gives to "around" (`Command.grace_s`): its child's grace, the end of the watch, the document."""
 
 
@@ -354,8 +354,8 @@ class AroundDoc(Wire, frozen=True, kw_only=True):
     """A tool that ran as our child on the node, what it printed, and what was seen on the GPUs meanwhile.
 
     `exit_code` is as a shell would see it, 128 + n for signal n; None where it could not be started (`problem`).
-    `ended_early` is True where it was told to end (deadline, Ctrl-C) before it had done so itself. The kernel log is
-    one for all GPUs and stands here; whoever reads the document gets it in every `WatchDoc` as well.
+    `ended_early` is True where it was told to end (deadline, Ctrl-C) before it, and the watch over it, had done so by
+    themselves. The kernel log is one for all GPUs and stands here; the parser puts it into every `WatchDoc` as well.
     """
 
     argv: list[str]
@@ -370,12 +370,12 @@ class AroundDoc(Wire, frozen=True, kw_only=True):
     watch: dict[str, WatchDoc] = {}
     """Bus address -> what was seen; a GPU that could not be watched is absent."""
     watch_problem: str = ""
+    log: list[LogLine] = []
+    """Kernel-log lines of the window, filtered as in `KernelLog`."""
+    log_problem: str = ""
 
 
 def encode(*, probe: str, host: str, boot_id: str, data: Any) -> bytes:
     """The envelope around a document, as one line of JSON."""
     raw = msgspec.Raw(msgspec.json.encode(data))
     return msgspec.json.encode(Envelope(gpuready_agent=PROTOCOL, probe=probe, host=host, boot_id=boot_id, data=raw))
-    log: list[LogLine] = []
-    """Kernel-log lines of the window, filtered as in `KernelLog`."""
-    log_problem: str = ""

@@ -6,6 +6,7 @@ document of our protocol, and no field more or less than that says, and must not
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from pytest_gpuready.errors import ParseError, ToolError
 from pytest_gpuready.model import CommandResult
 from pytest_gpuready.model.agent_doc import (
     PROTOCOL,
+    AroundDoc,
     CopiesDoc,
     Envelope,
     GpuDoc,
@@ -24,7 +26,7 @@ from pytest_gpuready.model.agent_doc import (
     WatchDoc,
     Wire,
 )
-from pytest_gpuready.parse.agent_sense import contradiction
+from pytest_gpuready.parse.agent_sense import around_contradiction, contradiction
 
 LARGEST = 16 * 2**20
 SHOWN = 80
@@ -59,9 +61,30 @@ def together_doc(result: CommandResult) -> TogetherDoc:
     return _data(result, "copies-together", TogetherDoc)
 
 
+def around_doc(result: CommandResult) -> AroundDoc:
+    """The document of the probe "around", the kernel log in every watch of it.
+
+    It may have come after the deadline, in the grace of its command, if it says that it was ended early.
+    Raises: ToolError, ParseError.
+    """
+    document = _data(result, "around", AroundDoc)
+    wrong = around_contradiction(document, result.command.argv, late=result.timed_out)
+    if wrong:
+        raise ParseError(f"{_where(result)}: {wrong}; {_AGAIN}")
+    watch = {
+        bdf: msgspec.structs.replace(
+            seen, log=[*seen.log, *document.log], log_problem=document.log_problem or seen.log_problem
+        )
+        for bdf, seen in document.watch.items()
+    }
+    return msgspec.structs.replace(document, watch=watch)
+
+
 def envelope(result: CommandResult, probe: str) -> Envelope:
     """What stands around the document: host and boot. Raises: ToolError, ParseError."""
     where = _where(result)
+    if probe == "around":
+        result = _in_its_grace(result)
     _ended_well(result, where)
     raw = result.stdout.encode("utf-8", "replace").strip()
     if len(raw) > LARGEST:
@@ -126,12 +149,25 @@ _ALWAYS: dict[type[Wire], tuple[str, ...]] = {
     CopiesDoc: ("problem", "copies", "path"),
     WatchDoc: ("log", "log_problem", "phases"),
     TogetherDoc: ("problem", "gb_per_s"),
+    AroundDoc: (
+        "argv",
+        "exit_code",
+        "stdout",
+        "stderr",
+        "ended_early",
+        "problem",
+        "cut",
+        "watch",
+        "watch_problem",
+        "log",
+    ),
 }
 _INSIDE: dict[type[Wire], dict[str, type[Wire]]] = {
     NodeDoc: {"kernel_log": KernelLog},
     NvmlDoc: {"gpus": GpuDoc},
     CopiesDoc: {"watch": WatchDoc, "log_after": KernelLog},
     TogetherDoc: {"log_after": KernelLog},
+    AroundDoc: {"watch": WatchDoc},
 }
 
 
@@ -142,12 +178,25 @@ def _missing(raw: Any, kind: type[Wire]) -> str:
             return repr(name)
     for name, inner in _INSIDE.get(kind, {}).items():
         entries = raw.get(name)
+        if kind is AroundDoc:
+            entries = list(entries.values())
         entries = entries if isinstance(entries, list) else [entries]
         for entry in entries:
             missing = _missing(entry, inner) if entry is not None else ""
             if missing:
                 return f"{missing} of {name!r}"
     return ""
+
+
+def _in_its_grace(result: CommandResult) -> CommandResult:
+    """A result that came after the deadline as if it had come in time, where it holds a whole document."""
+    if result.timed_out and not result.unkillable:
+        try:
+            msgspec.json.decode(result.stdout.encode("utf-8", "replace"), type=_Head)
+        except (msgspec.DecodeError, RecursionError):
+            return result
+        return dataclasses.replace(result, timed_out=False, exit_code=0)
+    return result
 
 
 def _where(result: CommandResult) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from pytest_gpuready.model.agent_doc import CopiesDoc, NodeDoc, NvmlDoc, WatchDoc, Wire
+from pytest_gpuready.model.agent_doc import AroundDoc, CopiesDoc, NodeDoc, NvmlDoc, WatchDoc, Wire
 
 SLACK_S = 2.0
-"""How much later than the last sample a phase may end: the sampler may be in the middle of a slow reading."""
+"""How much later than a period behind the last sample a phase may end: a reading may be slow."""
 
 
 def contradiction(document: Wire) -> str:
@@ -21,7 +21,35 @@ def contradiction(document: Wire) -> str:
     if isinstance(document, CopiesDoc):
         twice = _twice("kind of copy", (copy.kind for copy in document.copies))
         return twice or (_watch(document.watch) if document.watch else "")
+    if isinstance(document, AroundDoc):
+        return _around(document)
     return ""
+
+
+def around_contradiction(document: AroundDoc, command: Sequence[str], *, late: bool) -> str:
+    """What a document of "around" cannot be, given the command that it answers and whether it came too late."""
+    at = command.index("--") if "--" in command else len(command)
+    behind, gpus = list(command[at + 1 :]), command[at - 1].split(",")
+    if document.argv != behind:
+        return f"expected the output of {' '.join(behind)[:60]!r}, found that of {' '.join(document.argv)[:60]!r}"
+    if late and not document.ended_early:
+        return "expected a tool that was ended early, as the deadline has passed, found one that ended by itself"
+    others = [bdf for bdf in document.watch if bdf not in gpus]
+    if others:
+        return f"expected a watch over {', '.join(gpus)[:60]}, found one over {others[0][:40]!r}"
+    if gpus != ["-"] and set(gpus) > set(document.watch) and not (document.watch_problem or document.problem):
+        return f"expected a watch over {len(gpus)} GPUs, found {len(document.watch)} and no reason"
+    return ""
+
+
+def _around(document: AroundDoc) -> str:
+    if (document.exit_code is None) != bool(document.problem):
+        return f"expected an exit code or a problem, found {'neither' if document.exit_code is None else 'both'}"
+    if document.exit_code is not None and not 0 <= document.exit_code <= 255:
+        return f"expected an exit code from 0 to 255, found {document.exit_code}"
+    if document.seconds < 0:
+        return f"expected a run of 0 s or more, found {document.seconds:g} s"
+    return next((wrong for watch in document.watch.values() if (wrong := _watch(watch))), "")
 
 
 def _nvml(document: NvmlDoc) -> str:
@@ -50,7 +78,7 @@ def _watch(watch: WatchDoc) -> str:
             return (
                 f"expected phase {name[:20]!r} to begin at 0 or later and to end after that, found {start:g} to {end:g}"
             )
-        if times and end > times[-1] + SLACK_S and "sampler" not in watch.errors:
+        if times and end > times[-1] + SLACK_S + watch.period_s and "sampler" not in watch.errors:
             return f"expected samples until phase {name[:20]!r} ends at {end:g} s, found the last at {times[-1]:g} s"
     return _twice("phase", (name for name, _, _ in watch.phases))
 
