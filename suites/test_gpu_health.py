@@ -213,3 +213,9 @@ def test_unexpected_gpus(measured, require):
 def test_unplaced_xid(measured, require):
     """No Xid of the hardware class names an address that no expected GPU has."""
     require(measured)
+
+
+@pytest.mark.clause("GPU-36")
+def test_uncorrected_pcie_errors(measured, require):
+    """The kernel log holds no uncorrected PCIe error of the GPU or of the path to it since boot."""
+    require(measured)

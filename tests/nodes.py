@@ -19,8 +19,25 @@ COMPOSED = "composed: eight GPUs made of the two of the demo recording, addresse
 
 
 def demo_results() -> list[CommandResult]:
-    """The demo node as recorded."""
-    return read_results(DEMO)
+    """The demo node as recorded; where nobody looked after the load, that is composed of what was seen before it."""
+    results = read_results(DEMO)
+    return results if _recorded(results, "after-2") else [*results, after_results(results, 2)]
+
+
+def after_results(results: list[CommandResult], level: int) -> CommandResult:
+    """What the agent would print after the load of a level on a node that no load has changed."""
+    node, nvml = _recorded(results, "node"), _recorded(results, "nvml")
+    assert node is not None
+    assert nvml is not None
+    document = json.loads(node.stdout)
+    seen = document["data"]
+    document["probe"] = f"after-{level}"
+    document["data"] = {"nvml": json.loads(nvml.stdout)["data"], "log": seen["kernel_log"], "bus": seen["gpus"]}
+    return _as(node, document, (*node.command.argv[:3], "after", str(level)))
+
+
+def _recorded(results: list[CommandResult], probe: str) -> CommandResult | None:
+    return next((result for result in results if json.loads(result.stdout)["probe"] == probe), None)
 
 
 def eight_gpus() -> list[CommandResult]:
@@ -35,6 +52,10 @@ def eight_gpus() -> list[CommandResult]:
             data["gpus"] = [{**_at(data["gpus"], old[i % 2]), "bdf": bdf} for i, bdf in enumerate(BDFS)]
         elif probe == "nvml":
             data["gpus"] = [_nvml_gpu(_at(data["gpus"], old[i % 2]), i) for i in range(8)]
+        elif probe.startswith("after-"):
+            seen = data["nvml"]["gpus"]
+            data["nvml"]["gpus"] = [_nvml_gpu(_at(seen, old[i % 2]), i) for i in range(8)]
+            data["bus"] = [{**_at(data["bus"], old[i % 2]), "bdf": bdf} for i, bdf in enumerate(BDFS)]
         elif probe == "copies-together":
             data["gb_per_s"] = {bdf: data["gb_per_s"][old[i % 2]] for i, bdf in enumerate(BDFS)}
             argv = (*result.command.argv[:4], *BDFS)

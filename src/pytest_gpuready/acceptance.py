@@ -31,6 +31,7 @@ from pytest_gpuready.model import CommandResult, Inventory, Node, Part, Profile
 from pytest_gpuready.model.agent_doc import NodeDoc, NvmlDoc
 from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
 from pytest_gpuready.probes import Probe
+from pytest_gpuready.probes.after import LOADED_LEVELS, AfterProbe
 from pytest_gpuready.probes.copies import CopiesProbe, TogetherProbe
 from pytest_gpuready.probes.node import NodeProbe
 from pytest_gpuready.probes.nvml import NvmlProbe
@@ -211,6 +212,7 @@ class Acceptance:
         option = settings.profile or None
         profile = choose_profile(site, option, self._node_docs)
         self.profile: Profile = profile or load("base")
+        self._probes += [AfterProbe(level, self.profile) for level in LOADED_LEVELS]
         self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)
         self.basis, self.basis_note = self._basis(transport)
         default = site.level if site and site.level else max(c.level for c in self.profile.clauses)

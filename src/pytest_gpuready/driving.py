@@ -25,6 +25,7 @@ from pytest_gpuready.errors import GpuReadyError, LeaseError, OutOfSpec, StoreEr
 from pytest_gpuready.judge import Found
 from pytest_gpuready.model import Clause, Outcome, Part, Verdict
 from pytest_gpuready.model.units import show
+from pytest_gpuready.profiles.metrics import AFTER_LOAD
 
 INCOMPLETE = 20
 USAGE = 4
@@ -143,11 +144,12 @@ class Driving:
         item.stash[CLAUSE] = clause
 
     def arrange(self, items: list[pytest.Item]) -> list[pytest.Item]:
-        """Sort clause tests by level, in place; take out and return those above the level that the run aims at."""
+        """Sort clause tests by level, in place, what follows a load last; take out and return those above the level
+        that the run aims at."""
         dropped = [i for i in items if CLAUSE in i.stash and i.stash[CLAUSE].level > self.acceptance.level]
         gone = set(dropped)
         items[:] = [i for i in items if i not in gone]
-        items.sort(key=lambda item: item.stash[CLAUSE].level if CLAUSE in item.stash else 0)
+        items.sort(key=_place)
         return dropped
 
     # --- one test ------------------------------------------------------------------------------------------------
@@ -314,6 +316,11 @@ _PYTEST_CODES = {
     5: "no test was collected",
     6: "too many warnings",
 }
+
+
+def _place(item: pytest.Item) -> tuple[int, bool]:
+    clause = item.stash.get(CLAUSE, None)
+    return (clause.level, clause.metric in AFTER_LOAD) if clause else (0, False)
 
 
 def _clause_id(marker: pytest.Mark) -> str:

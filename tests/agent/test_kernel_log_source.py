@@ -175,8 +175,27 @@ def test_storm_does_not_wash_away_an_xid() -> None:
 
 
 @pytest.mark.parametrize(
+    "single",
+    [
+        "nvidia 0000:91:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Requester ID)",
+        "pcieport 0000:90:01.0: AER: Uncorrectable (Non-Fatal) error message received from 0000:91:00.0",
+        "NVRM: GPU 0000:91:00.0: RmInitAdapter failed! (0x24:0xffff:1436)",
+        "NVRM: GPU 0000:91:00.0: rm_init_adapter failed, device minor number 4",
+    ],
+)
+def test_storm_does_not_wash_away_an_uncorrected_error(single: str) -> None:
+    """Thousands of corrected errors do not cost the one line that counts."""
+    chat = "pcieport 0000:15:01.0: AER: Corrected error received: 0000:19:00.0"
+    storm = [Record(n, n / 10, chat) for n in range(1, 5000)]
+    kept = relevant([Record(0, 0.0, single), *storm])
+    assert len(kept) == 2000
+    assert kept[0].text == single
+
+
+@pytest.mark.parametrize(
     ("text", "kept"),
     [
+        ("rm_init_adapter failed, device minor number 0", True),
         ("pcieport 0000:15:01.0: AER: Correctable error message received from 0000:19:00.0", True),
         ("nvidia 0000:19:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer", True),
         ("mlx5_core 0000:5e:00.0: 252.056 Gb/s available PCIe bandwidth, limited by 32.0 GT/s PCIe x8 link", True),

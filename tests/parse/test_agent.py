@@ -10,6 +10,7 @@ import pytest
 from pytest_gpuready.errors import ParseError, ToolError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.model.agent_doc import (
+    AfterDoc,
     CopiesDoc,
     CopyDoc,
     GpuDoc,
@@ -23,7 +24,7 @@ from pytest_gpuready.model.agent_doc import (
     WatchDoc,
     encode,
 )
-from pytest_gpuready.parse.agent import copies_doc, envelope, node_doc, nvml_doc, together_doc
+from pytest_gpuready.parse.agent import after_doc, copies_doc, envelope, node_doc, nvml_doc, together_doc
 
 NODE = NodeDoc(hostname="node01", kernel="6.8.0", kernel_log=KernelLog(source="/dev/kmsg", complete=True))
 
@@ -57,6 +58,35 @@ def test_each_document_comes_back_equal() -> None:
     assert copies_doc(result(line(CopiesDoc(bdf="0000:19:00.0"), "copies"))).bdf == "0000:19:00.0"
     assert together_doc(result(line(TogetherDoc(seconds=1.5), "copies-together"))).seconds == 1.5
     assert envelope(result(line(NODE, "node")), "node").boot_id == "0-1"
+
+
+AFTER = AfterDoc(nvml=NvmlDoc(driver="580.1"), log=KernelLog(), bus=[])
+
+
+def test_what_was_seen_after_one_level_answers_for_no_other() -> None:
+    """The document after a level comes back equal, and is refused where another level is asked about."""
+    assert after_doc(result(line(AFTER, "after-2")), 2) == AFTER
+    with pytest.raises(ParseError, match="expected a document of probe 'after-3', found 'after-2'"):
+        after_doc(result(line(AFTER, "after-2")), 3)
+
+
+@pytest.mark.parametrize("field", ["nvml", "log", "bus"])
+def test_a_look_after_the_load_that_lacks_a_part_is_refused(field: str) -> None:
+    """NVML, kernel log and bus are always said: none of them has a default that would read as good."""
+    data = msgspec.to_builtins(AFTER)
+    del data[field]
+    with pytest.raises(ParseError, match=field):
+        after_doc(result(line(data, "after-2")), 2)
+
+
+def test_a_gpu_on_the_bus_says_its_path() -> None:
+    """A GPU without a word about the bridges above it is half a document, before the load and after it."""
+    data = msgspec.to_builtins(
+        AfterDoc(nvml=NvmlDoc(), log=KernelLog(), bus=[PciGpu(bdf="x", pci_id="y", link=PciLink())])
+    )
+    del data["bus"][0]["path"]
+    with pytest.raises(ParseError, match="'path' of 'bus'"):
+        after_doc(result(line(data, "after-2")), 2)
 
 
 def test_half_a_document_is_refused() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuready.model.agent_doc import LogLine
-from pytest_gpuready.parse.kernel_log import XIDS, sxids, xids
+from pytest_gpuready.parse.kernel_log import NOT_STARTED, XIDS, sxids, xids
 
 
 def lines(*texts: str) -> list[LogLine]:
@@ -227,3 +227,32 @@ def test_the_xid_of_another_subsystem_is_none() -> None:
         LogLine(t=3.0, text="Xid (PCI:0000:19:00): 79, GPU has fallen off the bus."),
     ]
     assert [xid.number for xid in xids(lines)] == [79]
+
+
+def test_a_gpu_that_could_not_be_started() -> None:
+    """Both lines of one attempt are one event of the hardware class on their GPU; another attempt is another one."""
+    begun = [
+        LogLine(t=12.1, text="NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x24:0xffff:1436)"),
+        LogLine(t=12.2, text="NVRM: GPU 0000:3b:00.0: rm_init_adapter failed, device minor number 0"),
+        LogLine(t=61.0, text="NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x24:0xffff:1436)"),
+    ]
+    found = xids(begun)
+    assert [(x.number, x.bdf, x.hardware, x.t) for x in found] == [
+        (NOT_STARTED, "0000:3b:00.0", True, 12.1),
+        (NOT_STARTED, "0000:3b:00.0", True, 61.0),
+    ]
+    assert found[0].meaning == "GPU initialisation failed"
+
+
+def test_a_failed_start_without_an_address() -> None:
+    """It goes with the failure just before it, and never with another line of the driver that has an address."""
+    bare = "NVRM: rm_init_adapter failed, device minor number 0"
+    (alone,) = xids(lines(bare))
+    assert (alone.number, alone.bdf) == (NOT_STARTED, "")
+    other = xids(lines("NVRM: Xid (PCI:0000:91:00): 31, pid=1, name=x, MMU Fault", bare))
+    assert [(x.number, x.bdf) for x in other] == [(31, "0000:91:00.0"), (NOT_STARTED, "")]
+    near = [
+        LogLine(t=5.0, text="NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x24:0xffff:1436)"),
+        LogLine(t=5.1, text=bare),
+    ]
+    assert [x.bdf for x in xids(near)] == ["0000:3b:00.0"]

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from pytest_gpuready.model import Command, CommandResult, Gpu, Inventory, Measurement, Node, Part, Problem, Slot, Value
-from pytest_gpuready.model.agent_doc import KernelLog, LogLine, NcclConf, NodeDoc, encode
+from pytest_gpuready.model.agent_doc import KernelLog, LogLine, NcclConf, NodeDoc, PciBridge, PciGpu, PciLink, encode
 from pytest_gpuready.probes.environment import BENIGN
 from pytest_gpuready.probes.node import NodeProbe
 
@@ -29,7 +29,16 @@ def log(*texts: str, complete: bool = True) -> KernelLog:
 def read(
     kernel_log: KernelLog | None = None, *, of: Node = NODE, allowed: dict[str, str] | None = None, **said: object
 ) -> Found:
-    fields: dict[str, object] = {"hostname": "node01", "kernel": "6.8.0", "kernel_log": kernel_log or log(), **said}
+    fields: dict[str, object] = {
+        "hostname": "node01",
+        "kernel": "6.8.0",
+        "kernel_log": kernel_log or log(),
+        "gpus": [
+            PciGpu(bdf=bdf, pci_id="10de:2335", link=PciLink(), path=[PciBridge(bdf=port, link=PciLink())])
+            for bdf, port in (("0000:19:00.0", "0000:17:00.0"), ("0000:91:00.0", "0000:90:01.0"))
+        ],
+        **said,
+    }
     document = NodeDoc(**fields)  # type: ignore[arg-type]
     return answers(encode(probe="node", host="node01", boot_id="0-1", data=document).decode(), of, allowed or {})
 
@@ -55,7 +64,7 @@ def test_quiet_node() -> None:
     found = read()
     assert value(found, "nouveau.loaded") == "not loaded"
     zeros = {(a.metric, a.part): a.value for a in found.values() if isinstance(a, Measurement)}
-    assert len(zeros) == len(found) == 2 * 2 + 6
+    assert len(zeros) == len(found) == 3 * 2 + 6
     assert {v for (metric, _), v in zeros.items() if metric != "nouveau.loaded"} == {0}
 
 
@@ -109,7 +118,10 @@ def test_unreadable_log_says_why() -> None:
     """A log that could not be read makes every Xid and SXid metric a problem with the reason in it."""
     found = read(KernelLog(problem="/dev/kmsg: Operation not permitted; run as root"))
     unmeasured = {answer.metric for answer in found.values() if isinstance(answer, Problem)}
-    assert unmeasured == {"xid.hardware", "xid.application", "xid.unplaced", "sxid.fatal", "sxid.nonfatal"}
+    assert unmeasured == {
+        *("xid.hardware", "xid.application", "xid.unplaced", "sxid.fatal", "sxid.nonfatal"),
+        "pcie.log.uncorrected",
+    }
     answer = found["xid.hardware", "node01/gpu0"]
     assert isinstance(answer, Problem)
     assert "run as root" in answer.says

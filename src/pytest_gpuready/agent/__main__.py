@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 
 TIED = "GPUREADY_TIED"
 """As in `model.agent_doc`, which cannot be imported before the process is tied."""
-AROUND_GRACE_S = 20.0
-"""As in `model.agent_doc`."""
-USAGE = "expected 'node', 'nvml', 'copies BDF', 'copies-together BDF...' or 'around BDF,... -- WORD...'"
+USAGE = "expected 'node', 'nvml', 'copies BDF', 'copies-together BDF...' or 'after LEVEL'"
+LOADED_LEVELS = ("2", "3", "4")
+"""Levels that have a load to look back at."""
 
 
 def _node(_: Sequence[str]) -> Wire:
@@ -52,10 +51,10 @@ def _together(bdfs: Sequence[str]) -> Wire:
     return together(tuple(bdfs))
 
 
-def _around(arguments: Sequence[str]) -> Wire:
-    from pytest_gpuready.agent.around import around  # noqa: PLC0415 - see above
+def _after(_: Sequence[str]) -> Wire:
+    from pytest_gpuready.agent.after import after  # noqa: PLC0415 - see above
 
-    return around(arguments)
+    return after()
 
 
 # Probe -> what runs it, fewest and most arguments.
@@ -64,7 +63,7 @@ PROBES: dict[str, tuple[Callable[[Sequence[str]], Wire], int, int]] = {
     "nvml": (_nvml, 0, 0),
     "copies": (_copies, 1, 1),
     "copies-together": (_together, 1, 64),
-    "around": (_around, 3, 4096),
+    "after": (_after, 1, 1),
 }
 
 
@@ -76,20 +75,14 @@ def boot_id(proc: Path = Path("/proc")) -> str:
         return ""
 
 
-def tie_to_controller(grace_s: float = 0.0) -> None:
-    """End with whoever started us: where the transport says so, the end of stdin is the end of our process group.
-
-    With a grace we are told first (SIGTERM): a probe that has a child of its own ends it as it has to be ended.
-    """
+def tie_to_controller() -> None:
+    """End with whoever started us: where the transport says so, the end of stdin is the end of our process group."""
     if os.environ.pop(TIED, "") != "1":
         return
 
     def wait_for_the_end() -> None:
         while os.read(0, 4096):
             pass
-        if grace_s:
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(grace_s)
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()
@@ -97,14 +90,17 @@ def tie_to_controller(grace_s: float = 0.0) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run one probe and print its document. 0: printed; 2: called wrongly."""
-    tie_to_controller(AROUND_GRACE_S if argv[:1] == ["around"] else 0.0)
+    tie_to_controller()
     from pytest_gpuready.model.agent_doc import encode  # noqa: PLC0415 - only now: see above
 
     probe, *arguments = argv or [""]
     run, fewest, most = PROBES.get(probe, (None, 0, 0))
-    if run is None or not fewest <= len(arguments) <= most:
+    unknown = probe == "after" and not set(arguments) <= set(LOADED_LEVELS)
+    if run is None or unknown or not fewest <= len(arguments) <= most:
         print(f"gpuready agent: {USAGE}, found {' '.join(argv)!r}", file=sys.stderr)
         return 2
+    if probe == "after":  # what was seen after one level is no answer about another
+        probe = f"after-{arguments[0]}"
     sys.stdout.flush()
     out = os.dup(1)
     os.dup2(2, 1)

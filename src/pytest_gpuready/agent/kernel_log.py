@@ -32,12 +32,17 @@ MOST_LINES = 2000
 LONGEST_LINE = 500
 
 RELEVANT = re.compile(
-    r"NVRM|nvidia|S?Xid\b|nvswitch|\bAER\b|pcieport|PCIe Bus Error|"
+    r"NVRM|nvidia|S?Xid\b|nvswitch|rm_?init_?adapter|\bAER\b|pcieport|PCIe Bus Error|"
     r"available PCIe bandwidth|insufficient power on the PCIe",
     re.IGNORECASE,
 )
-# Never dropped in favour of others: errors by number, and the three lines of a GPU that never answered.
-WEIGHTY = re.compile(r"\bS?Xid\b|fallen off the bus|The NVIDIA GPU [0-9a-fA-F]+:", re.IGNORECASE)
+# Never dropped in favour of others: errors by number, a GPU that never answered or could not be started, and
+# uncorrected PCIe errors: corrected ones come in storms.
+WEIGHTY = re.compile(
+    r"\bS?Xid\b|fallen off the bus|The NVIDIA GPU [0-9a-fA-F]+:|rm_?init_?adapter failed|"
+    r"\bUncorrect(?:ed|able)\b|\bDPC: containment",
+    re.IGNORECASE,
+)
 _SAME = re.compile(r"S?Xid\s*[(\[][^)\]]*[)\]]\s*:?\s*\d+", re.IGNORECASE)
 _RECORD = re.compile(r"(\d+),(\d+),(\d+),([^;]*);(.*)", re.DOTALL)
 _JOURNAL_LINE = re.compile(r"\[\s*(\d+\.\d+)\] (?:\S+ )?kernel: (.*)", re.DOTALL)
@@ -130,8 +135,8 @@ def journal_records(text: str) -> list[Record]:
 def relevant(records: Sequence[Record]) -> list[LogLine]:
     """Lines about GPUs, NVSwitches and PCIe in their order, at most 2,000 of 500 characters.
 
-    Where there are more, weighty lines (Xid, SXid, fallen off the bus) go first, and of those the first of each
-    number and address is always kept: a storm on one GPU does not wash away the single Xid of another.
+    Where there are more, weighty lines (errors by number, lost GPUs, uncorrected PCIe errors) go first, and of those
+    the first of each number and address is always kept: a storm on one GPU does not wash away the one Xid of another.
     """
     kept: list[tuple[bool, LogLine]] = []
     before = False

@@ -27,7 +27,7 @@ from pytest_gpuready.model import (
     Verdict,
 )
 from pytest_gpuready.parse.agent import envelope
-from pytest_gpuready.probes import Probe
+from pytest_gpuready.probes import Probe, follows_level
 
 RETEST_RUNS = 2
 
@@ -108,7 +108,7 @@ class Findings:
             self._blocked[key] = next(
                 (
                     (clause, part)
-                    for clause in self.profile.up_to(level - 1)
+                    for clause in self._in_order(level - 1)
                     if clause.gate
                     for part in self.inventory.parts(clause.per)
                     if part.node == node.name and self.verdict(clause, part).outcome is Outcome.FAIL
@@ -116,6 +116,20 @@ class Findings:
                 None,
             )
         return self._blocked[key]
+
+    def waits_for(self, clause: Clause, node: Node) -> tuple[Clause, Part] | None:
+        """What has to hold on this node before the clause may be measured, and does not; measures what that needs.
+
+        Raises:
+            StoreError: the run directory cannot be used.
+        """
+        for metric in clause.after:
+            for first in self.profile.of_metric(metric):
+                for part in self.inventory.parts(first.per):
+                    holds = (Outcome.PASS, Outcome.MARGINAL)
+                    if part.node == node.name and self.verdict(first, part).outcome not in holds:
+                        return first, part
+        return None
 
     def outcomes_of(self, probe: Probe, scope: Part) -> list[Outcome]:
         """Outcomes, from what is stored, of all clauses that this scope of the probe answers and that apply."""
@@ -141,6 +155,8 @@ class Findings:
         if key in self._read:
             return self._read[key]
         command = probe.command(node, scope)
+        if take and follows_level(probe):
+            self._load_first(probe, node, key)
         taken = self._store.take(key, command) if take else self._store.read(key)
         if taken is None or taken.empty:
             return None
@@ -153,11 +169,37 @@ class Findings:
         self._read[key] = answers
         return answers
 
+    def _in_order(self, level: int) -> list[Clause]:
+        """Clauses of this level and below as they are to be taken: level by level, what follows a load behind it."""
+
+        def place(clause: Clause) -> tuple[int, bool]:
+            probe = self._probe_of.get(clause.metric)
+            return clause.level, bool(probe and follows_level(probe))
+
+        return sorted(self.profile.up_to(level), key=place)
+
+    def _load_first(self, last: Probe, node: Node, key: str) -> None:
+        """Take all that applies to the node up to the level that `last` follows, so that nothing loads it afterwards.
+
+        What is in the store already was taken last, too.
+        """
+        known = self._store.read(key)
+        if known and not known.empty:
+            return
+        level = follows_level(last)
+        for clause in self._in_order(level):
+            probe = self._probe_of.get(clause.metric)
+            if probe is None or follows_level(probe) >= level or self.waits_for(clause, node):
+                continue
+            for part in self.inventory.parts(clause.per):
+                if part.node == node.name:
+                    self.verdict(clause, part)
+
     def _read_taken(self, probe: Probe, node: Node, scope: Part, taken: Taken) -> dict[tuple[str, str], Found]:
         if taken.problem:
             return {}
         key = key_of(probe.name, scope.name)
-        boots = {_boot_of(result, probe.name) for result in taken.results} - {None, node.boot_id}
+        boots = {_boot_of(result, getattr(probe, "document", probe.name)) for result in taken.results} - {None, node.boot_id}
         # Where the node itself could not be read, nothing says which boot is the right one, and the run is INCOMPLETE.
         if boots and (node.boot_id or node.name not in self.inventory.problems):
             other = next(iter(boots)) or "nobody knows which"

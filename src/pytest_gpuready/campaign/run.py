@@ -2,10 +2,11 @@
 
 A run that ended INCOMPLETE (or was killed) is continued when it is about the same thing: boot id, GPUs, driver,
 profile, site file and basis. Then only what proved itself is kept (PASS, MARGINAL, OBSERVED, judged again from the
-store); what did not is measured again and stays among the evidence as an earlier attempt. A run that has seen a FAIL is
-never continued: measuring until it fits is not acceptance. Anything else in the directory is moved to `DIR.N` and a new
-run starts. From the first moment on, the certificate in the directory is one of this run and says INCOMPLETE until the
-end. A lock in the directory keeps a second run, of another machine that shares it, out.
+store); what did not is measured again and stays among the evidence as an earlier attempt. So does what was seen after a
+load: it is looked at again, behind the loads of today. A run that has seen a FAIL is never continued: measuring until
+it fits is not acceptance. Anything else in the directory is moved to `DIR.N` and a new run starts. From the first
+moment on, the certificate in the directory is one of this run and says INCOMPLETE until the end. A lock in the
+directory keeps a second run, of another machine that shares it, out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.errors import LeaseError, StoreError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Outcome, Part
-from pytest_gpuready.probes import Probe
+from pytest_gpuready.probes import Probe, follows_level
 
 
 class Identity(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -37,6 +38,7 @@ class Identity(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=
     site: str
     basis: str
     product: str
+    burn: str = ""
 
     def same_as(self, other: Identity) -> bool:
         """True where both are about the same machine, in the same state, judged by the same rules."""
@@ -113,8 +115,10 @@ def open_run(
         ) from error
     again: tuple[str, ...] = ()
     if continued:
-        again = _unproven(store, findings, probes)
-        for key in again:
+        last = {key_of(p.name, s.name) for p, s in _scopes(findings, probes) if follows_level(p)}
+        again = tuple(key for key in _unproven(store, findings, probes) if key not in last)
+        # What was seen after a load says nothing about a load of today: it is always looked at again.
+        for key in (*again, *last):
             store.forget(key)
     for key, taken in fresh.items():
         old = store.read(key)

@@ -36,6 +36,7 @@ from pytest_gpuready.certificate.sentences import sentences, titles
 from pytest_gpuready.judge import Found
 from pytest_gpuready.model import Clause, Measurement, Outcome, Part, Problem, Status, Verdict
 from pytest_gpuready.model.units import show
+from pytest_gpuready.profiles.metrics import AFTER_LOAD
 
 NOT_TESTED = "no test of this run judged it"
 _EMPTY = (Outcome.NOT_APPLICABLE, Outcome.OBSERVED)
@@ -211,7 +212,8 @@ def _status(cells: Sequence[_Cell], facts: Facts, findings: Findings | None) -> 
             why.append("nothing passed: no clause has a verdict inside its limit")
         for level in range(1, facts.level_asked + 1):
             there = [c for c in cells if c.clause.level == level]
-            needed = [c for c in there if c.clause.required]
+            # That a load did no harm is nothing to accept: there must have been a load.
+            needed = [c for c in there if c.clause.required and c.clause.metric not in AFTER_LOAD]
             if there and not needed:
                 incomplete = True
                 why.append(f"the profile {findings.profile.name} requires nothing at level {level}")

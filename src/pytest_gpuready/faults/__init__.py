@@ -75,6 +75,10 @@ class Documents:
         """The document of copies to all GPUs at once."""
         return self._one("copies-together")
 
+    def after(self, level: int) -> dict[str, Any]:
+        """The document of the health after all load of a level."""
+        return self._one(f"after-{level}")
+
     def log(self, text: str) -> None:
         """Add a line to the kernel log since boot."""
         self.node["kernel_log"]["lines"].append({"t": 1000.0, "text": text})

@@ -13,7 +13,7 @@ _BY_NVML = tuple(
     f"GPU-{n}" for n in (2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27)
 )
 _NVLINK = tuple(f"NVL-{n}" for n in range(1, 7))
-_XID = ("GPU-28", "GPU-29")
+_BY_LOG = ("GPU-28", "GPU-29", "GPU-36")
 
 
 def _here(*clauses: str, gpu: int = BAD) -> dict[str, tuple[int, ...]]:
@@ -110,6 +110,50 @@ def _xid_together(documents: Documents) -> None:
     documents.together["log_after"]["lines"].append({"t": 2000.0, "text": line})
 
 
+def _after_load(text: str = "", **values: Any) -> Any:
+    """All load of level 2 has ended: this line stands in the kernel log and the GPU shows these values."""
+
+    def change(documents: Documents) -> None:
+        after, bdf = documents.after(2), documents.bdfs[BAD]
+        if text:
+            after["log"]["lines"].append({"t": 3000.0, "text": text.format(address=bdf.rsplit(".", 1)[0])})
+        next(gpu for gpu in after["nvml"]["gpus"] if gpu["bdf"] == bdf).update(values)
+
+    return change
+
+
+def _gone_after_load(documents: Documents) -> None:
+    after, bdf = documents.after(2), documents.bdfs[BAD]
+    after["bus"] = [gpu for gpu in after["bus"] if gpu["bdf"] != bdf]
+    after["nvml"]["gpus"] = [gpu for gpu in after["nvml"]["gpus"] if gpu["bdf"] != bdf]
+    for gpu in after["nvml"]["gpus"]:
+        gpu["p2p_nvlink"].pop(bdf, None)
+
+
+def _exchanged_after_load(documents: Documents) -> None:
+    bdf = documents.bdfs[BAD]
+    gpu = next(gpu for gpu in documents.after(2)["nvml"]["gpus"] if gpu["bdf"] == bdf)
+    gpu["uuid"] = "GPU-99999999-0000-4000-8000-000000000099"
+
+
+def _line(text: str) -> Any:
+    """A line of the kernel log since boot about the bad GPU."""
+
+    def change(documents: Documents) -> None:
+        documents.log(text.format(bdf=documents.bdfs[BAD]))
+
+    return change
+
+
+def _aer_on_the_path(documents: Documents) -> None:
+    """The bridge above the GPU reports the error, as the port of a switch does."""
+    bridge = "0000:4a:01.0"
+    for gpu in documents.node["gpus"]:
+        if gpu["bdf"] == documents.bdfs[BAD]:
+            gpu["path"] = [{"bdf": bridge, "link": gpu["link"]}]
+    documents.log(f"pcieport {bridge}: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=Transaction Layer")
+
+
 _ALL = tuple(range(8))
 
 FAULTS: tuple[Fault, ...] = (
@@ -134,7 +178,7 @@ FAULTS: tuple[Fault, ...] = (
         says="One GPU is neither on the bus nor known to NVML; the site file expects it.",
         change=_gone,
         reddens=_here("GPU-1"),
-        opens=_here(*_BY_NVML, *_NVLINK, *_XID),
+        opens=_here(*_BY_NVML, *_NVLINK, *_BY_LOG),
         blocks=(2,),
         suspect="absent",
         site="list",
@@ -274,5 +318,74 @@ FAULTS: tuple[Fault, ...] = (
         change=_xid_meanwhile,
         reddens=_here(*_COPIED),
         suspect="Xid 48",
+    ),
+    Fault(
+        name="gpu-not-started",
+        says="The driver could not start one GPU when it was first opened.",
+        change=_line("NVRM: GPU {bdf}: RmInitAdapter failed! (0x24:0xffff:1436)"),
+        reddens=_here("GPU-28"),
+        blocks=(2, 3, 4),
+        suspect="GPU initialisation failed on 0000:4c:00.0",
+    ),
+    Fault(
+        name="aer-fatal",
+        says="The kernel log holds an uncorrected PCIe error of one GPU.",
+        change=_line(
+            "nvidia {bdf}: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Requester ID)"
+        ),
+        reddens=_here("GPU-36"),
+        blocks=(2, 3, 4),
+        suspect="Fatal Transaction Layer on 0000:4c:00.0",
+    ),
+    Fault(
+        name="aer-on-the-path",
+        says="The kernel log holds an uncorrected PCIe error of a bridge above one GPU.",
+        change=_aer_on_the_path,
+        reddens=_here("GPU-36"),
+        blocks=(2, 3, 4),
+        suspect="Non-Fatal Transaction Layer on 0000:4a:01.0",
+    ),
+    Fault(
+        name="recovery-after-load",
+        says="After the load Xid 154 stands in the kernel log and the driver asks for a reset of one GPU.",
+        change=_after_load(
+            "NVRM: Xid (PCI:{address}): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+            recovery_action=1,
+        ),
+        reddens=_here("AFTER-1"),
+        blocks=(3, 4),
+        suspect="GPU-16 recovery.action GPU reset, promised none",
+    ),
+    Fault(
+        name="remap-pending-after-load",
+        says="After the load a row of one GPU waits to be remapped.",
+        change=_after_load(remap_pending=1),
+        reddens=_here("AFTER-1"),
+        blocks=(3, 4),
+        suspect="GPU-12 remap.pending 1, promised 0",
+    ),
+    Fault(
+        name="gpu-gone-after-load",
+        says="One GPU is neither on the bus nor known to NVML after the load.",
+        change=_gone_after_load,
+        reddens=_here("AFTER-1"),
+        blocks=(3, 4),
+        suspect="gone from the PCI bus",
+    ),
+    Fault(
+        name="gpu-exchanged-after-load",
+        says="Another GPU answers at the address of one after the load.",
+        change=_exchanged_after_load,
+        reddens=_here("AFTER-1"),
+        blocks=(3, 4),
+        suspect="another GPU at 0000:4c:00.0",
+    ),
+    Fault(
+        name="sxid-after-load",
+        says="A fatal SXid stands in the kernel log only after all load.",
+        change=_after_load("nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"),
+        reddens={"AFTER-2": (NODE,)},
+        blocks=(3, 4),
+        suspect="20034",
     ),
 )

@@ -347,6 +347,18 @@ class TogetherDoc(Wire, frozen=True, kw_only=True):
     """As in `CopiesDoc`."""
 
 
+# --- probes "after-2" to "after-4" ------------------------------------------------------------------------------------
+
+
+class AfterDoc(Wire, frozen=True, kw_only=True):
+    """The health of a node when all load of a level has ended: NVML, then the whole kernel log, then the PCI bus."""
+
+    nvml: NvmlDoc
+    log: KernelLog
+    bus: list[PciGpu]
+    """As `NodeDoc.gpus`."""
+
+
 # --- probe "around": another tool, under the watch -------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from pytest_gpuready.errors import ParseError, ToolError
 from pytest_gpuready.model import CommandResult
 from pytest_gpuready.model.agent_doc import (
     PROTOCOL,
+    AfterDoc,
     AroundDoc,
     CopiesDoc,
     Envelope,
@@ -22,6 +23,7 @@ from pytest_gpuready.model.agent_doc import (
     KernelLog,
     NodeDoc,
     NvmlDoc,
+    PciGpu,
     TogetherDoc,
     WatchDoc,
     Wire,
@@ -59,6 +61,11 @@ def copies_doc(result: CommandResult) -> CopiesDoc:
 def together_doc(result: CommandResult) -> TogetherDoc:
     """The document of the probe "copies-together". Raises: ToolError, ParseError."""
     return _data(result, "copies-together", TogetherDoc)
+
+
+def after_doc(result: CommandResult, level: int) -> AfterDoc:
+    """The document of the probe "after-N" of this level. Raises: ToolError, ParseError."""
+    return _data(result, f"after-{level}", AfterDoc)
 
 
 def around_doc(result: CommandResult) -> AroundDoc:
@@ -140,9 +147,10 @@ def _data(result: CommandResult, probe: str, kind: type[Document]) -> Document:
 
 
 # What an agent always says. A default in its place would be an answer that nobody gave: "no foreign setting",
-# "no Xid", "no GPU".
+# "no Xid", "no GPU", "no bridge above it".
 _ALWAYS: dict[type[Wire], tuple[str, ...]] = {
     NodeDoc: ("gpus", "pci_visible", "driver_module", "nouveau", "virtual", "environment", "nccl_conf"),
+    PciGpu: ("path",),
     KernelLog: ("complete", "lines", "problem"),
     NvmlDoc: ("problem", "driver", "gpus", "lost"),
     GpuDoc: ("nvlinks", "p2p_nvlink", "errors"),
@@ -161,13 +169,15 @@ _ALWAYS: dict[type[Wire], tuple[str, ...]] = {
         "watch_problem",
         "log",
     ),
+    AfterDoc: ("nvml", "log", "bus"),
 }
 _INSIDE: dict[type[Wire], dict[str, type[Wire]]] = {
-    NodeDoc: {"kernel_log": KernelLog},
+    NodeDoc: {"kernel_log": KernelLog, "gpus": PciGpu},
     NvmlDoc: {"gpus": GpuDoc},
     CopiesDoc: {"watch": WatchDoc, "log_after": KernelLog},
     TogetherDoc: {"log_after": KernelLog},
     AroundDoc: {"watch": WatchDoc},
+    AfterDoc: {"nvml": NvmlDoc, "log": KernelLog, "bus": PciGpu},
 }
 
 

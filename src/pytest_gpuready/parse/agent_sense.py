@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from pytest_gpuready.model.agent_doc import AroundDoc, CopiesDoc, NodeDoc, NvmlDoc, WatchDoc, Wire
+from pytest_gpuready.model.agent_doc import AfterDoc, AroundDoc, CopiesDoc, NodeDoc, NvmlDoc, WatchDoc, Wire
 
 SLACK_S = 2.0
 """How much later than a period behind the last sample a phase may end: a reading may be slow."""
@@ -18,6 +18,8 @@ def contradiction(document: Wire) -> str:
         return _twice("GPU address on the bus", (gpu.bdf.lower() for gpu in document.gpus))
     if isinstance(document, NvmlDoc):
         return _nvml(document)
+    if isinstance(document, AfterDoc):
+        return _nvml(document.nvml) or _twice("GPU address on the bus", (gpu.bdf.lower() for gpu in document.bus))
     if isinstance(document, CopiesDoc):
         twice = _twice("kind of copy", (copy.kind for copy in document.copies))
         return twice or (_watch(document.watch) if document.watch else "")

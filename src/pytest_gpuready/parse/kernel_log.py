@@ -2,7 +2,8 @@
 
 An SXid is not an Xid: its address is a switch. An NVSwitch prints up to three lines about one event; they are one
 event here. A GPU that "has fallen off the bus" without any number (it never answered the driver at boot) counts as
-Xid 79; beside a numbered Xid 79 of the same GPU the sentence adds nothing.
+Xid 79; beside a numbered Xid 79 of the same GPU the sentence adds nothing. A GPU that the driver could not start
+(RmInitAdapter failed) has no number either: it is an event of its own (`NOT_STARTED`), of the hardware class.
 
 Spelling is no excuse either: brackets, blanks and capitals may differ, a line may hold several Xids, and one that
 begins as an Xid or SXid and cannot be read counts as hardware, as fatal.
@@ -23,9 +24,12 @@ from pytest_gpuready.model.agent_doc import LogLine
 HARDWARE, APPLICATION, INFORMATION = "hardware", "application", "information"
 UNREADABLE = 0
 """Number of a line that begins as an Xid and does not go on as one: something was reported."""
+NOT_STARTED = -1
+"""Number of a GPU that the driver could not start: the driver gives none."""
 
 # Xid -> class, meaning in a few words.
 XIDS: dict[int, tuple[str, str]] = {
+    NOT_STARTED: (HARDWARE, "GPU initialisation failed"),
     UNREADABLE: (HARDWARE, "Xid line that cannot be read"),
     13: (APPLICATION, "graphics engine exception"),
     31: (APPLICATION, "GPU memory page fault"),
@@ -80,6 +84,7 @@ _XID = re.compile(
 _BARE_XID = re.compile(r"Xid[\s:]+(?P<number>[0-9]{1,9})(?![0-9])(?P<text>.*)", re.IGNORECASE | re.DOTALL)
 _ANY_ADDRESS = re.compile(rf"(?<![0-9a-fA-F:]){_ADDRESS}")
 _OFF_THE_BUS = re.compile(r"fallen off the bus", re.IGNORECASE)
+_NO_START = re.compile(r"\b(?:RmInitAdapter|rm_init_adapter) failed", re.IGNORECASE)
 _NVRM_ADDRESS = re.compile(rf"NVRM:.*?\b(?:GPU (?:at )?|Xid \(){_ADDRESS}")
 _SXID_BEGINS = re.compile(r"(?<![A-Za-z0-9_])SXid(?=\s*[(\[:]|\s+\d)", re.IGNORECASE)
 _SXID = re.compile(
@@ -94,7 +99,10 @@ NEAR_LINES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xid:
-    """One Xid line. `bdf` is "0000:91:00.0", "" where the line has none; `pid` -1 and `name` "" where not given."""
+    """One Xid line. `bdf` is "0000:91:00.0", "" where the line has none; `pid` -1 and `name` "" where not given.
+
+    `number` is `UNREADABLE` or `NOT_STARTED` where the driver gave none that can be read.
+    """
 
     number: int
     bdf: str
@@ -133,22 +141,30 @@ class Sxid:
 
 
 def xids(lines: Sequence[LogLine]) -> tuple[Xid, ...]:
-    """Every Xid of the lines, in their order; a GPU off the bus without a number is one Xid 79."""
+    """Every Xid of the lines, in their order; a GPU off the bus without a number is one Xid 79.
+
+    The lines about one attempt to start a GPU are one event, however many there are in that second.
+    """
     numbered: list[Xid] = []
     silent: list[Xid] = []
+    attempts: dict[tuple[str, int], Xid] = {}
     near: list[str] = []
     for line in lines:
         here = _numbered(line)
         numbered += here
         if not any(xid.hardware for xid in here) and _OFF_THE_BUS.search(line.text):
             silent.append(Xid(number=79, bdf=_address((line.text, *reversed(near))), t=line.t, text=line.text))
+        if _NO_START.search(line.text):
+            # The line without an address goes with the failure just before it, and with no other line of the driver.
+            bdf = _address((line.text, *(text for text in reversed(near) if _NO_START.search(text))))
+            attempts.setdefault((bdf, int(line.t)), Xid(number=NOT_STARTED, bdf=bdf, t=line.t, text=line.text))
         near = [*near, line.text][-NEAR_LINES:]
     known = {xid.bdf for xid in numbered if xid.number == 79}
     alone: dict[tuple[str, int], Xid] = {}
     for xid in silent:
         if xid.bdf not in known:
             alone.setdefault((xid.bdf, int(xid.t)), xid)
-    return tuple(sorted((*numbered, *alone.values()), key=lambda xid: xid.t))
+    return tuple(sorted((*numbered, *alone.values(), *attempts.values()), key=lambda xid: xid.t))
 
 
 def sxids(lines: Iterable[LogLine]) -> tuple[Sxid, ...]:

@@ -59,7 +59,9 @@ _RECEIVED = re.compile(
     rf" error (?:message )?received(?: from|:)?:? ?(?P<bdf>{_BDF})?"
 )
 _UNPLUG = re.compile(r"pciehp: Slot\((?P<slot>[^)]*)\): (?P<text>Link Down|Card not present)")
-_INIT = re.compile(rf"NVRM: .*?(?P<bdf>{_BDF}).*?(?:RmInitAdapter failed|failed to initialize)", re.DOTALL)
+_INIT = re.compile(
+    rf"NVRM: .*?(?P<bdf>{_BDF}).*?(?:(?:RmInitAdapter|rm_init_adapter) failed|failed to initialize)", re.DOTALL
+)
 _PROBE = re.compile(r"NVRM: The NVIDIA probe routine failed for (\d+) device")
 _UNUSABLE = re.compile(
     r"NVRM: .*?(?:PCI I/O region assigned to your NVIDIA device is invalid|BAR\d is 0M|No NVIDIA GPU found"
@@ -73,7 +75,10 @@ _HINT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciEvent:
-    """One event. `bdf` is the device it is about, "" where the line has none; the numbers are None where not said."""
+    """One event. `bdf` is the device it is about, "" where the line has none; the numbers are None where not said.
+
+    `at` is where a link is narrowed, the module of a card, or the port that received an AER message.
+    """
 
     what: What
     bdf: str = ""
@@ -123,7 +128,8 @@ def _of_bus(bdf: str, driver: str, rest: str) -> PciEvent | None:
             what="aer uncorrected received" if bad else "aer corrected received",
             bdf=pci_address(match["bdf"]) if match["bdf"] else bdf,
             driver=driver,
-            text=" ".join(word for word in (match["many"], match["fatal"]) if word).strip(),
+            text=" ".join(word.strip() for word in (match["many"], match["fatal"]) if word),
+            at=bdf,
         )
     if match := _UNPLUG.search(rest):
         return PciEvent(what="hot unplug", bdf=bdf, driver=driver, text=f"slot {match['slot']}: {match['text']}")

@@ -35,3 +35,9 @@ class Probe(Protocol):
     ) -> tuple[Measurement | Problem, ...]:
         """Every metric of this probe for every part of the scope."""
         ...
+
+
+def follows_level(probe: Probe) -> int:
+    """The level whose load a probe comes after, taken last of that level; 0 for one that may be taken at any time."""
+    level: int = getattr(probe, "follows_level", 0)
+    return level

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pytest_gpuready.model.agent_doc import KernelLog
-from pytest_gpuready.parse.kernel_log import Sxid, Xid
+from pytest_gpuready.parse.kernel_log import NOT_STARTED, Sxid, Xid
 
 
 def doubt(log: KernelLog) -> str:
@@ -38,7 +38,13 @@ def tell(events: Sequence[Xid | Sxid]) -> str:
 def name(event: Xid | Sxid) -> str:
     """Number, meaning and whose it is."""
     if isinstance(event, Xid):
-        return f"Xid {event.number} {event.meaning} on {event.bdf or 'an unknown address'}"
+        meaning = "" if event.number == NOT_STARTED else f" {event.meaning}"
+        return f"{short(event)}{meaning} on {event.bdf or 'an unknown address'}"
     return (
         f"SXid {event.number} on NVSwitch {event.bdf or '(unknown)'}{f' link {event.link}' if event.link >= 0 else ''}"
     )
+
+
+def short(xid: Xid) -> str:
+    """ "Xid 79"; in words where the driver gave no number."""
+    return xid.meaning if xid.number == NOT_STARTED else f"Xid {xid.number}"

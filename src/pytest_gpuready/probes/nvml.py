@@ -64,6 +64,11 @@ def _run(node: Node, result: CommandResult) -> list[Answer]:
         document = nvml_doc(result)
     except (ToolError, ParseError) as error:
         return [not_measured(metric, part, str(error), seen) for metric, part in _wanted(node)]
+    return nvml_answers(node, document, seen)
+
+
+def nvml_answers(node: Node, document: NvmlDoc, seen: tuple[str, ...]) -> list[Answer]:
+    """Every metric of the document for each expected GPU, and the driver's for the node."""
     if document.problem:
         says = f"{document.problem}{_versions(document)}"
         return [not_measured(metric, part, f"{part.label}: {says}", seen) for metric, part in _wanted(node)]

@@ -10,7 +10,7 @@ from pytest_gpuready.model.agent_doc import TogetherDoc
 from pytest_gpuready.parse.agent import together_doc
 from pytest_gpuready.parse.kernel_log import xids
 from pytest_gpuready.probes.answers import agent_command, evidence, not_measured
-from pytest_gpuready.probes.kernel_events import doubt
+from pytest_gpuready.probes.kernel_events import doubt, short
 from pytest_gpuready.probes.watched import log_alarms
 
 METRIC = "pcie.h2d.concurrent"
@@ -102,10 +102,7 @@ def _end(part: Part, bdf: str, runs: Sequence[TogetherDoc | str], seen: tuple[st
     docs = [run for run in runs if isinstance(run, TogetherDoc)]
     logs = [doc.log_after for doc in docs if doc.log_after]
     said = [
-        f"Xid {xid.number} of {xid.bdf or 'an unknown address'}"
-        for log in logs
-        for xid in xids(log.lines)
-        if xid.hardware
+        f"{short(xid)} of {xid.bdf or 'an unknown address'}" for log in logs for xid in xids(log.lines) if xid.hardware
     ]
     said += [alarm for log in logs for alarm in log_alarms(log.lines, bdf)]
     if said:

@@ -29,6 +29,7 @@ NEVER = (
     "pcie.copies.corrupted",
     "pcie.errors.fatal",
     "pcie.aer.uncorrectable",
+    "pcie.log.uncorrected",
 )
 """Counts of what a good card never shows: a number above 0 needs its reason."""
 LEAST = {"": 1.0, "C": -20.0}

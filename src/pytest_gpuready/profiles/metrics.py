@@ -93,15 +93,43 @@ METRICS: dict[str, Metric] = {
     "pcie.aer.correctable": _gpu("Correctable AER errors on the path.", "per TB"),
     "pcie.aer.uncorrectable": _gpu("Uncorrectable AER errors on the path while data moved."),
     "pcie.copies.corrupted": _gpu("Copied bytes that did not arrive as they were sent."),
+    "pcie.log.uncorrected": _gpu("Uncorrected PCIe errors of the GPU or its path in the kernel log since boot."),
     "xid.hardware.after": _gpu("Hardware Xids of any GPU in the kernel log since boot, read after the load."),
     "sxid.fatal.after": _gpu("Fatal SXids in the kernel log since boot, read after the load."),
+    # dcgmi diag, one test each
+    "dcgm.ready": Metric("", "node", "Whether dcgmi diag gives results of this node.", word=True),
+    "dcgm.plugins": Metric("", "node", "Diagnostic tests whose plug-in is installed.", word=True),
+    "dcgm.software": _word("DCGM's software and deployment checks."),
+    "dcgm.software.node": Metric("", "node", "The same checks where DCGM names no GPU.", word=True),
+    "dcgm.memory": _word("DCGM test memory."),
+    "dcgm.pcie": _word("DCGM test pcie, held to the profile's generation, width, NVLinks and bandwidth."),
+    "dcgm.diagnostic": _word("DCGM test diagnostic: matrix products, compared on the device."),
+    "dcgm.memory_bandwidth": _word("DCGM test memory_bandwidth."),
+    "dcgm.targeted_stress": _word("DCGM test targeted_stress."),
+    "dcgm.targeted_power": _word("DCGM test targeted_power."),
+    "dcgm.nvbandwidth": _word("DCGM test nvbandwidth; it has no thresholds of its own."),
+    "dcgm.eud": _word("DCGM's extended utility diagnostics (EUD)."),
+    "dcgm.memtest": _word("DCGM test memtest."),
+    "dcgm.pulse_test": _word("DCGM test pulse_test."),
+    "dcgm.nccl_tests": Metric("", "node", "DCGM test nccl_tests.", word=True),
+    "dcgm.rist": Metric("", "node", "DCGM test rist.", word=True),
+    "dcgm.cpu_eud": Metric("", "node", "DCGM's extended utility diagnostics of the CPU.", word=True),
     "copies.together.ended": _word(
         "How copies to all GPUs of the node at once ended, and what the kernel log said then."
     ),
+    # health after all load of a level
+    **{f"health.after.{n}": _word(f"Health of the GPU after all load of level {n}.") for n in (2, 3, 4)},
+    **{
+        f"node.after.{n}": Metric("", "node", f"Health of the node after all load of level {n}.", word=True)
+        for n in (2, 3, 4)
+    },
     "clock.event_reasons.load": _word("Clock-event reasons beyond the benign ones while data moved."),
 }
 
 UNITS: tuple[str, ...] = tuple(sorted({m.unit for m in METRICS.values() if m.unit}))
+
+AFTER_LOAD: frozenset[str] = frozenset(name for name in METRICS if name.startswith(("health.after.", "node.after.")))
+"""Metrics that say that a load did no harm: a level that promises nothing else promises nothing."""
 
 WORDS: dict[str, tuple[str, ...]] = {
     "gpu.present": ("on the bus and answered by NVML",),
@@ -116,8 +144,13 @@ WORDS: dict[str, tuple[str, ...]] = {
     "clock.event_reasons": ("none but benign",),
     "clock.event_reasons.load": ("none but benign",),
     "copies.together.ended": ("ended, kernel log quiet",),
+    "dcgm.ready": ("ready",),
+    **{
+        name: ("passed",) for name in METRICS if name.startswith("dcgm.") and name not in ("dcgm.ready", "dcgm.plugins")
+    },
     "fabric.state": ("completed", "not supported"),
     "nouveau.loaded": ("not loaded",),
+    **dict.fromkeys(sorted(AFTER_LOAD), ("as promised",)),
 }
 """Metric -> the words that a clause may ask for: of a setting every state that the probe can say, of health the good
 ones alone. Word metrics that are not in here are identities, whose words are the hardware's own."""

@@ -1,0 +1,194 @@
+"""What follows a load is taken last of its level, whoever asks first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_gpuready.campaign.findings import Findings
+from pytest_gpuready.campaign.store import Store
+from pytest_gpuready.model import (
+    Clause,
+    Command,
+    CommandResult,
+    Gpu,
+    Inventory,
+    Limit,
+    Measurement,
+    Node,
+    Outcome,
+    Part,
+    Problem,
+    Profile,
+    Slot,
+    Source,
+)
+
+NODE = Node(
+    name="node01",
+    slots=tuple(Slot(part=Part(node="node01", index=i), gpu=Gpu(bdf=f"0000:{i}9:00.0")) for i in range(2)),
+)
+RULE = Limit(source=Source(kind="rule", cite="made for this test"), at_most=0)
+
+
+class Counting:
+    """A transport that notes the last word of each command it runs, and answers at once."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def run(self, command: Command) -> CommandResult:
+        self.ran.append(command.argv[-1])
+        return CommandResult(
+            command=command, exit_code=0, stdout="", stderr="", started="2026-12-01T00:00:00Z", duration_s=0.1
+        )
+
+    def stop(self) -> None:
+        """Nothing runs here."""
+
+
+class One:
+    """A probe of one metric on each GPU; what it measures is `values`, first run and retest."""
+
+    def __init__(self, name: str, *values: int, follows_level: int = 0) -> None:
+        self.name, self.metrics, self.follows_level = name, (name,), follows_level
+        self._values = values or (0,)
+
+    def scopes(self, node: Node) -> tuple[Part, ...]:
+        return tuple(slot.part for slot in node.slots) if not self.follows_level else (node.part,)
+
+    def command(self, node: Node, scope: Part) -> Command:
+        return Command(node=node.name, argv=(f"{self.name}@{scope.name}",), timeout_s=5.0)
+
+    def read(
+        self, inventory: Inventory, node: Node, scope: Part, results: Sequence[CommandResult]
+    ) -> tuple[Measurement | Problem, ...]:
+        first, *again = self._values[: len(results)]
+        return (Measurement(metric=self.name, part=scope.name, value=first, repeats=tuple(again)),)
+
+
+def clause(metric: str, level: int, per: str = "gpu", **more: object) -> Clause:
+    fields: dict[str, object] = {"gate": True, "limit": RULE, **more}
+    return Clause(id=metric.upper(), suite="s", level=level, metric=metric, per=per, **fields)  # type: ignore[arg-type]
+
+
+PROBES = {
+    "health": One("health"),
+    "copies": One("copies"),
+    "soak": One("soak"),
+    "after-2": One("after-2", follows_level=2),
+    "after-3": One("after-3", follows_level=3),
+}
+CLAUSES = (
+    clause("after-3", 3, per="node"),
+    clause("after-2", 2, per="node"),
+    clause("soak", 3),
+    clause("copies", 2),
+    clause("health", 1),
+)
+
+
+def run(
+    tmp_path: Path, *clauses: Clause, transport: Counting | None = None, **probes: One
+) -> tuple[Findings, Counting]:
+    transport = transport or Counting()
+    profile = Profile(
+        name="p",
+        version="1",
+        title="P",
+        pci_ids=(),
+        clauses=clauses or CLAUSES,
+        nvlink=False,
+        nvswitch=False,
+        sha256="",
+    )
+    named = {**PROBES, **{one.name: one for one in probes.values()}}
+    findings = Findings(
+        store=Store(tmp_path, transport),
+        probes=list(named.values()),
+        profile=profile,
+        inventory=Inventory(nodes=(NODE,)),
+    )
+    return findings, transport
+
+
+def of(name: str) -> list[str]:
+    return [f"{name}@node01/gpu{i}" for i in range(2)]
+
+
+def test_asked_first_it_is_taken_last(tmp_path: Path) -> None:
+    """Everything of its level and below comes before it, and nothing of a higher level."""
+    findings, transport = run(tmp_path)
+    findings.found("after-2", NODE.part)
+    assert transport.ran == [*of("health"), *of("copies"), "after-2@node01"]
+
+
+def test_each_level_is_looked_at_before_the_next_is_loaded(tmp_path: Path) -> None:
+    """The look after level 3 comes last of all, the one after level 2 before the load of level 3."""
+    findings, transport = run(tmp_path)
+    findings.found("after-3", NODE.part)
+    assert transport.ran == [*of("health"), *of("copies"), "after-2@node01", *of("soak"), "after-3@node01"]
+
+
+def test_the_gate_of_the_next_level_includes_it(tmp_path: Path) -> None:
+    """What a load broke keeps the next level from running, and that level is not loaded to find out."""
+    findings, transport = run(tmp_path, broken=One("after-2", 1, follows_level=2))
+    blocked = findings.blocked_by(3, NODE)
+    assert blocked is not None
+    assert blocked[0].id == "AFTER-2"
+    assert transport.ran == [*of("health"), *of("copies"), "after-2@node01"]
+    assert findings.blocked_by(2, NODE) is None
+
+
+def test_a_failed_gate_is_not_loaded_beyond(tmp_path: Path) -> None:
+    """The gates of level 4 are asked level by level: where level 1 fails, no load of level 2 or 3 is taken."""
+    findings, transport = run(tmp_path, broken=One("health", 1))
+    blocked = findings.blocked_by(4, NODE)
+    assert blocked is not None
+    assert blocked[0].id == "HEALTH"
+    assert set(transport.ran) <= set(of("health"))
+
+
+def test_retests_come_before_it(tmp_path: Path) -> None:
+    """A load that is repeated because it failed is over before anybody looks at the health."""
+    clauses = tuple(clause("copies", 2, retest=True) if c.metric == "copies" else c for c in CLAUSES)
+    findings, transport = run(tmp_path, *clauses, slow=One("copies", 1, 1))
+    findings.found("after-2", NODE.part)
+    twice = [name for name in of("copies") for _ in range(2)]
+    assert transport.ran == [*of("health"), *twice, "after-2@node01"]
+
+
+def test_an_excluded_load_is_not_taken_for_it(tmp_path: Path) -> None:
+    """What the site file takes out is not measured, not even for the look after it."""
+    clauses = tuple(clause("copies", 2, excluded="agreed") if c.metric == "copies" else c for c in CLAUSES)
+    findings, transport = run(tmp_path, *clauses)
+    findings.found("after-2", NODE.part)
+    assert transport.ran == [*of("health"), "after-2@node01"]
+
+
+def test_a_load_that_waits_for_what_does_not_hold_is_not_taken(tmp_path: Path) -> None:
+    """A clause that has to wait for another one is not measured for the look after the load either."""
+    clauses = tuple(clause("copies", 2, after=("health",)) if c.metric == "copies" else c for c in CLAUSES)
+    findings, transport = run(tmp_path, *clauses, broken=One("health", 1))
+    findings.found("after-2", NODE.part)
+    assert transport.ran == [*of("health"), "after-2@node01"]
+
+
+def test_another_process_reads_what_was_taken(tmp_path: Path) -> None:
+    """A second process on the same directory takes nothing again."""
+    findings, transport = run(tmp_path)
+    findings.found("after-2", NODE.part)
+    before = list(transport.ran)
+    other, _ = run(tmp_path, transport=transport)
+    assert other.verdict(clause("after-2", 2, per="node"), NODE.part).outcome is Outcome.PASS
+    assert transport.ran == before
+
+
+@pytest.mark.parametrize("metric", ["after-2", "after-3"])
+def test_without_taking_nothing_is_run(tmp_path: Path, metric: str) -> None:
+    """Looking into the store alone measures nothing."""
+    findings, transport = run(tmp_path)
+    assert isinstance(findings.found(metric, NODE.part, take=False), Problem)
+    assert transport.ran == []
