@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 TIED = "GPUREADY_TIED"
 """As in `model.agent_doc`, which cannot be imported before the process is tied."""
-USAGE = "expected 'node', 'nvml', 'copies BDF', 'copies-together BDF...' or 'after LEVEL'"
+AROUND_GRACE_S = 20.0
+"""As in `model.agent_doc`."""
+USAGE = "expected 'node', 'nvml', 'copies BDF', 'copies-together BDF...', 'after LEVEL' or 'around BDF,... -- WORD...'"
 LOADED_LEVELS = ("2", "3", "4")
 """Levels that have a load to look back at."""
 
@@ -57,12 +60,19 @@ def _after(_: Sequence[str]) -> Wire:
     return after()
 
 
+def _around(arguments: Sequence[str]) -> Wire:
+    from pytest_gpuready.agent.around import around  # noqa: PLC0415 - see above
+
+    return around(arguments)
+
+
 # Probe -> what runs it, fewest and most arguments.
 PROBES: dict[str, tuple[Callable[[Sequence[str]], Wire], int, int]] = {
     "node": (_node, 0, 0),
     "nvml": (_nvml, 0, 0),
     "copies": (_copies, 1, 1),
     "copies-together": (_together, 1, 64),
+    "around": (_around, 3, 4096),
     "after": (_after, 1, 1),
 }
 
@@ -75,14 +85,20 @@ def boot_id(proc: Path = Path("/proc")) -> str:
         return ""
 
 
-def tie_to_controller() -> None:
-    """End with whoever started us: where the transport says so, the end of stdin is the end of our process group."""
+def tie_to_controller(grace_s: float = 0.0) -> None:
+    """End with whoever started us: where the transport says so, the end of stdin is the end of our process group.
+
+    With a grace we are told first (SIGTERM): a probe that has a child of its own ends it as it has to be ended.
+    """
     if os.environ.pop(TIED, "") != "1":
         return
 
     def wait_for_the_end() -> None:
         while os.read(0, 4096):
             pass
+        if grace_s:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(grace_s)
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()
@@ -90,7 +106,7 @@ def tie_to_controller() -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run one probe and print its document. 0: printed; 2: called wrongly."""
-    tie_to_controller()
+    tie_to_controller(AROUND_GRACE_S if argv[:1] == ["around"] else 0.0)
     from pytest_gpuready.model.agent_doc import encode  # noqa: PLC0415 - only now: see above
 
     probe, *arguments = argv or [""]
