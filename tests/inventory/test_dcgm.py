@@ -77,12 +77,16 @@ def test_a_damaged_sku_entry_is_a_problem_not_a_floor():
 
 
 def test_tests_that_need_more_apply_where_it_is_set_up():
-    """nccl_tests and rist apply where their variable is set, the CPU's EUD on a machine with an Arm CPU."""
+    """nccl_tests and rist need their variable, nvbandwidth DCGM 4, the CPU's EUD a machine with an Arm CPU."""
     clauses = {clause.metric: clause for clause in load("h200-sxm").clauses}
     known, _ = dcgm_of(None, found(DOC), "13.0", [])
     node = Node(name="n", slots=(), dcgm=known, dcgm_none="")
     assert applies(clauses["dcgm.nccl_tests"], node) == ""
     assert "DCGM_RIST_BIN_PATH is not set" in applies(clauses["dcgm.rist"], node)
     assert "no NVIDIA CPU" in applies(clauses["dcgm.cpu_eud"], node)
+    assert applies(clauses["dcgm.nvbandwidth"], node) == ""
+    old, _ = dcgm_of(None, found(DcgmDoc(path="/usr/bin/dcgmi", sku_file="/usr/share/nvidia-validation-suite/x")), "", [])
+    three = Node(name="n", slots=(), dcgm=old, dcgm_none="")
+    assert applies(clauses["dcgm.nvbandwidth"], three) == "DCGM 3 has no such test"
     plain = Node(name="n", slots=())
     assert all(applies(clause, plain) for clause in clauses.values() if clause.metric.startswith("dcgm."))

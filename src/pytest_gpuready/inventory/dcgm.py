@@ -26,6 +26,8 @@ TESTS = (
 )
 DECLARED_BUILTIN = "the site file declares diagnostics: builtin"
 NOT_THERE = "no dcgmi on the PATH of the node: the built-in engine is used"
+MAJORS = {"datacenter-gpu-manager-4": 4, "nvidia-validation-suite": 3}
+"""A word of the folders that packages use -> DCGM's major version."""
 _LIBRARY = re.compile(r"lib(\w+?)\.so")
 _CUDA = re.compile(r"cuda(\d+)$")
 
@@ -54,8 +56,10 @@ def _installed(doc: DcgmDoc, cuda: str) -> Dcgm:
             models[device] = floors(entries)
         except ParseError as error:
             problem = str(error)
+    places = (*doc.plugins, doc.sku_file)
     return Dcgm(
         path=doc.path,
+        major=next((major for word, major in MAJORS.items() if any(word in place for place in places)), 0),
         root=doc.root,
         host_engine=bool(doc.host_engine),
         busy=tuple(f"{name} (pid {pid})" for pid, name in doc.diagnostics.items()),

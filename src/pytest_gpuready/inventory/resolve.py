@@ -142,6 +142,7 @@ def _lacks(need: str, node: Node) -> str:
         "nvlink": not node.nvlink and (node.nvlink_none or f"no NVLink is expected on {node.name}"),
         "nvswitch": not node.nvswitch and (node.nvlink_none or f"no NVSwitch is expected on {node.name}"),
         "dcgm": node.dcgm_none,
+        "dcgm4": node.dcgm is not None and node.dcgm.major == 3 and "DCGM 3 has no such test",
         "nvidia_cpu": not (node.dcgm and node.dcgm.machine == "aarch64") and f"no NVIDIA CPU is known on {node.name}",
     }
     return lacks[need] or ""

@@ -8,7 +8,7 @@ from pytest_gpuready.model.measurement import Value
 
 SOURCE_KINDS = ("datasheet", "contract", "baseline", "rule", "declared")
 LEVELS = (1, 2, 3, 4)
-NEEDS = ("nvlink", "nvswitch", "peers", "dcgm", "nccl_tests", "rist", "nvidia_cpu")
+NEEDS = ("nvlink", "nvswitch", "peers", "dcgm", "dcgm4", "nccl_tests", "rist", "nvidia_cpu")
 PER = ("node", "gpu")
 
 

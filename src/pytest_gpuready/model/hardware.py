@@ -92,6 +92,8 @@ class Dcgm:
     """
 
     path: str
+    major: int = 0
+    """Its major version, as where its packages lie says it; 0 where that says nothing."""
     root: bool = False
     host_engine: bool = False
     busy: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ FilledText = Annotated[str, Meta(min_length=1, max_length=400)]
 ClauseId = Annotated[str, Meta(pattern="^[A-Z][A-Z0-9]{0,15}-[0-9]{1,4}$")]
 PciId = Annotated[str, Meta(pattern="^[0-9a-f]{4}:[0-9a-f]{4}$")]
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Need = Literal["nvlink", "nvswitch", "peers", "dcgm", "nccl_tests", "rist", "nvidia_cpu"]
+Need = Literal["nvlink", "nvswitch", "peers", "dcgm", "dcgm4", "nccl_tests", "rist", "nvidia_cpu"]
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
