@@ -26,15 +26,17 @@ from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.nodes import node_entries
 from pytest_gpuready.errors import GpuReadyError, InventoryError, StoreError, TransportError
 from pytest_gpuready.files import write_together
-from pytest_gpuready.inventory import NodeFound, Site, choose_profile, load_site, node_name, resolve
+from pytest_gpuready.inventory import NodeFound, Site, applies, choose_profile, load_site, node_name, resolve
 from pytest_gpuready.model import CommandResult, Inventory, Node, Part, Profile
 from pytest_gpuready.model.agent_doc import NodeDoc, NvmlDoc
 from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
 from pytest_gpuready.probes import Probe
 from pytest_gpuready.probes.after import LOADED_LEVELS, AfterProbe
 from pytest_gpuready.probes.copies import CopiesProbe, TogetherProbe
+from pytest_gpuready.probes.dcgm import dcgm_probes
 from pytest_gpuready.probes.node import NodeProbe
 from pytest_gpuready.probes.nvml import NvmlProbe
+from pytest_gpuready.probes.soak import refused, seconds, told
 from pytest_gpuready.profiles import load
 from pytest_gpuready.transport import Transport
 from pytest_gpuready.transport.local import Local
@@ -56,6 +58,8 @@ class Settings:
     level: int | None = None
     named_level: int = 0
     """The highest level that another marker expression names: the run aims at least that high."""
+    burn: str = ""
+    """How long a soak is asked for, "4h"; "" for none."""
     command: str = "pytest"
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     joined: bool = False
@@ -212,13 +216,18 @@ class Acceptance:
         option = settings.profile or None
         profile = choose_profile(site, option, self._node_docs)
         self.profile: Profile = profile or load("base")
+        self._probes += dcgm_probes(self.profile, seconds(settings.burn))
         self._probes += [AfterProbe(level, self.profile) for level in LOADED_LEVELS]
         self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)
         self.basis, self.basis_note = self._basis(transport)
-        default = site.level if site and site.level else max(c.level for c in self.profile.clauses)
+        default = site.level if site and site.level else self._highest_level()
         self.level = settings.level or max(default, settings.named_level)
         self.findings = Findings(store=store, probes=self._probes, profile=self.profile, inventory=self.inventory)
         self._assume(*self._differences(name))
+        if settings.burn:
+            if why := refused(settings.burn, self.inventory, self.level):
+                raise InventoryError(why)
+            self._assume(told(settings.burn))
         if settings.joined:
             self.run: Run = join_run(settings.out, store)
             return
@@ -235,6 +244,16 @@ class Acceptance:
             line = f"continued: {again} measured again; the earlier attempt proved nothing and stays in the evidence"
             self._assume(line)
         self.conclude({}, finished=False)
+
+    def _highest_level(self) -> int:
+        """The highest level that has something to judge on the nodes that are there."""
+        levels = {
+            clause.level
+            for clause in self.profile.clauses
+            for node in self.inventory.nodes
+            if not clause.not_applicable and not applies(clause, node)
+        }
+        return max(levels, default=1)
 
     def _assume(self, *lines: str) -> None:
         """Add lines to what the certificate prints as assumed."""
@@ -280,6 +299,7 @@ class Acceptance:
             profile=self.profile.sha256,
             site=self.site.sha256 if self.site else "",
             basis=f"{self.basis} {self.basis_note}".strip(),
+            burn=self.settings.burn,
         )
 
 

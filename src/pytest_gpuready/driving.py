@@ -94,6 +94,7 @@ def _settings(config: pytest.Config, level: int | None) -> Settings:
         profile=str(local_profile) if profile and local_profile.is_file() else profile,
         replay=replay if replay in ("", "demo") else str(Path(config.invocation_params.dir, replay)),
         record=path("record"),
+        burn=said("burn"),
         keep_going=bool(option.gpuready_keep_going or config.getini("gpuready_keep_going")),
         level=level,
         named_level=max((int(n) for n in re.findall(r"\blevel([1-4])\b", option.markexpr or "")), default=0),
@@ -165,6 +166,9 @@ class Driving:
             pytest.skip(f"NOT APPLICABLE: {reason}")
         if not acceptance.settings.keep_going and (blocker := findings.blocked_by(clause.level, node)):
             item.stash[BLOCKED] = f"blocked by {blocker[0].id} on {blocker[1].label}"
+            pytest.skip(f"NOT TESTED: {item.stash[BLOCKED]}")
+        if waits := findings.waits_for(clause, node):
+            item.stash[BLOCKED] = f"waits for {waits[0].id} on {waits[1].label}, which does not hold"
             pytest.skip(f"NOT TESTED: {item.stash[BLOCKED]}")
         found = findings.found(clause.metric, part)
         verdict = findings.verdict(clause, part)
