@@ -6,6 +6,7 @@ SIGKILL, as the diagnostic then runs on. Whoever removes it says that it has end
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -13,13 +14,13 @@ import time
 from types import FrameType
 from typing import Any
 
-from standin_dcgm.arguments import Asked, Refused, asked
-from standin_dcgm.documents import document, iterations, runtime_error, written
-from standin_dcgm.errors import ISOLATE as ISOLATE_SEVERITY
-from standin_dcgm.refusals import FAILED, ISOLATE, KILLED, REASONS, TIMEOUT, Ended, before_the_tests, ended
-from standin_dcgm.said import Pass, said, tests_of
-from standin_dcgm.scenario import Scenario
-from standin_dcgm.tables import table
+from .arguments import Asked, Refused, asked
+from .documents import document, iterations, runtime_error, written
+from .errors import ISOLATE as ISOLATE_SEVERITY
+from .refusals import FAILED, ISOLATE, KILLED, REASONS, TIMEOUT, Ended, before_the_tests, ended
+from .said import Pass, said, tests_of
+from .scenario import Scenario
+from .tables import table
 
 AFTER_A_SIGNAL_S = 4.0
 """How long dcgmi takes to end after SIGINT or SIGTERM."""
@@ -49,85 +50,108 @@ def run(words: list[str], scenario: Scenario) -> int:
     named = wanted.names or tests_of(wanted, scenario)
     told: dict[str, Any] = {}
     for name in named:
-        told.update({k: v for k, v in scenario.test(name, 0).items() if k in ("before", "after", "exit")})
-    _say(str(told.get("before", "")))
-    code = _run(wanted, scenario)
-    _say(str(told.get("after", "")))
+        told.update({k: v for k, v in scenario.test(name, 0).items() if k in ("before", "after", "exit", "cut")})
+    out, whole = sys.stdout, io.StringIO()
+    sys.stdout = whole if "cut" in told else out
+    try:
+        _say(str(told.get("before", "")))
+        code = _run(wanted, scenario)
+        _say(str(told.get("after", "")))
+    finally:
+        sys.stdout = out
+    _say(whole.getvalue()[: int(told.get("cut", 0))])
     return int(told.get("exit", code))
 
 
 def _run(wanted: Asked, scenario: Scenario) -> int:
-    mine = False
+    handlers = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
     passes: list[dict[str, Any]] = []
+    mine = False
+    signal.pthread_sigmask(signal.SIG_BLOCK, handlers)  # none between the state file and the knowledge that it is ours
     try:
-        gpus = before_the_tests(wanted, scenario, busy=scenario.busy or not _begin(scenario))
-        mine = True
-        for name in (signal.SIGINT, signal.SIGTERM):
+        for name in handlers:
             signal.signal(name, _signalled)
-        code, warning = 0, ""
-        for number in range(wanted.iterations):
-            if wanted.iterations > 1 and not wanted.json:
-                _say(f"\nRunning iteration {number + 1} of {wanted.iterations}...\n")
-            one = _pass(number, gpus, wanted, scenario)
-            if wanted.json:
-                passes.append(document(one, gpus, scenario))
-            else:
-                _say(table(one, gpus, scenario, verbose=wanted.verbose))
-            code, warning = _verdict(one)
-            if code:
-                break
+        mine = not scenario.busy and _begin(scenario)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
+        gpus = before_the_tests(wanted, scenario, busy=not mine)
+        return _passes(gpus, passes, wanted, scenario)
+    except _Signalled:
+        _wait(AFTER_A_SIGNAL_S, scenario)
+        return _no_results(ended(KILLED, wanted, scenario), passes, wanted, scenario)
     except Ended as end:
-        if wanted.json:
-            _say(written(runtime_error(end.text, scenario)) + "\n\n")
-            if passes:
-                # Seen: the pass without results is printed as a copy of the pass before.
-                _say(written(iterations([*passes, passes[-1]], failed=True, warning=end.text)) + "\n\n")
-        else:
-            _say(f"{end.text}\n")
-        return end.code
+        return _no_results(end, passes, wanted, scenario)
     finally:
+        for name, handler in handlers.items():
+            signal.signal(name, handler)
         if mine and scenario.state_file:
             scenario.state_file.unlink(missing_ok=True)
-    if wanted.json and wanted.iterations > 1:
-        _say(written(iterations(passes, failed=bool(code), warning=warning)) + "\n\n")
-    elif wanted.json:
-        _say(written(passes[0]) + "\n")
-    elif wanted.iterations > 1:
+
+
+def _passes(gpus: list[int], passes: list[dict[str, Any]], wanted: Asked, scenario: Scenario) -> int:
+    """Runs all passes and prints them; those that ended are in `passes` whatever comes after.
+
+    Raises:
+        Ended: a pass ends without results.
+    """
+    code, warning, several = 0, "", wanted.iterations > 1
+    for number in range(wanted.iterations):
+        if several and not wanted.json:
+            _say(f"\nRunning iteration {number + 1} of {wanted.iterations}...\n")
+        one = _pass(number, gpus, wanted, scenario)
+        if wanted.json:
+            passes.append(document(one, gpus, scenario))
+        else:
+            _say(table(one, gpus, scenario, verbose=wanted.verbose))
+        code, warning = _verdict(one)
+        if code:
+            break
+    if wanted.json:
+        whole = iterations(passes, failed=bool(code), warning=warning) if several else passes[0]
+        _say(written(whole) + ("\n\n" if several else "\n"))
+    elif several:
         all_of_them = f"Passed all {wanted.iterations} runs of the diagnostic\n"
         _say(f"Aborting the iterative runs of the diagnostic: {warning}\n" if code else all_of_them)
     return code
+
+
+def _no_results(end: Ended, passes: list[dict[str, Any]], wanted: Asked, scenario: Scenario) -> int:
+    """Prints why there are none; the exit code."""
+    if not wanted.json:
+        _say(f"{end.text}\n")
+        return end.code
+    _say(written(runtime_error(end.text, scenario)) + "\n\n")
+    if passes:
+        # Seen: the pass without results is printed as a copy of the pass before.
+        _say(written(iterations([*passes, passes[-1]], failed=True, warning=end.text)) + "\n\n")
+    return end.code
 
 
 def _pass(number: int, gpus: list[int], wanted: Asked, scenario: Scenario) -> Pass:
     """Runs the tests of one pass.
 
     Raises:
-        Ended: a signal, the time limit or the scenario ends it.
+        Ended: the time limit or the scenario ends it.
     """
     one = Pass()
     spent = 0.0
-    try:
-        for name in tests_of(wanted, scenario):
-            test = said(name, number, gpus, wanted, scenario)
-            if test is None:
-                continue
-            if test.runtime_error:
-                raise ended(FAILED, wanted, scenario, test.runtime_error)
-            if test.killed:
-                raise ended(KILLED, wanted, scenario)
-            spent += test.seconds
-            if wanted.timeout and (spent > wanted.timeout or test.hang):
-                _wait(wanted.timeout - spent + test.seconds + AFTER_TIMEOUT_S, scenario)
-                raise ended(TIMEOUT, wanted, scenario)
-            if test.hang:
-                _hang(test.hang)
-            _wait(test.seconds, scenario)
-            one.tests.append(test)
-            if name == "software" and test.failed and scenario.after_failed_software == "absent":
-                break
-    except _Signalled:
-        _wait(AFTER_A_SIGNAL_S, scenario)
-        raise ended(KILLED, wanted, scenario) from None
+    for name in tests_of(wanted, scenario):
+        test = said(name, number, gpus, wanted, scenario)
+        if test is None:
+            continue
+        if test.runtime_error:
+            raise ended(FAILED, wanted, scenario, test.runtime_error)
+        if test.killed:
+            raise ended(KILLED, wanted, scenario)
+        spent += test.seconds
+        if wanted.timeout and (spent > wanted.timeout or test.hang):
+            _wait(wanted.timeout - spent + test.seconds + AFTER_TIMEOUT_S, scenario)
+            raise ended(TIMEOUT, wanted, scenario)
+        if test.hang:
+            _hang(test.hang)
+        _wait(test.seconds, scenario)
+        one.tests.append(test)
+        if name == "software" and test.failed and scenario.after_failed_software == "absent":
+            break
     return one
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from standin_dcgm.errors import Error
-from standin_dcgm.said import FAIL, NOT_RUN, WARN, Pass, Result, TestSaid
-from standin_dcgm.scenario import Scenario
+from .errors import Error
+from .said import FAIL, NOT_RUN, WARN, Pass, Result, TestSaid
+from .scenario import Scenario
 
 CATEGORY_ORDER = ("Deployment", "Hardware", "Integration", "Stress")
 CATEGORY_ORDER_3 = ("Deployment", "Integration", "Hardware", "Stress")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from standin_dcgm import diag, state
-from standin_dcgm.scenario import VARIABLE, ScenarioError, load
+from . import diag, state
+from .scenario import VARIABLE, ScenarioError, load
 
 UNUSABLE = 70
 """Exit code where there is no usable scenario; none of dcgmi's own."""
@@ -25,12 +25,10 @@ def main(words: list[str]) -> int:
             return state.discovery(words[1:], scenario)
         if words[:1] == ["health"]:
             return state.health(words[1:], scenario)
-        if words == ["--version"]:
-            sys.stdout.write(f"\ndcgmi  version: {scenario.version}\n\n")
+        if words in (["--version"], ["-v"]):  # seen: -v prints nothing
+            sys.stdout.write(f"\ndcgmi  version: {scenario.version}\n\n" if words == ["--version"] else "")
             return 0
-        if words == ["-v"]:
-            return 0
-    except (ScenarioError, KeyError) as error:
+    except (ScenarioError, KeyError, ValueError) as error:
         sys.stderr.write(f"dcgmi stand-in: {error}\n")
         return UNUSABLE
     sys.stderr.write(f"PARSE ERROR: {' '.join(words) or 'no subcommand'}: not one that this stand-in has\n")

@@ -58,12 +58,12 @@ SUBTESTS = (
 """Sub-tests of pcie, with parameters of their own."""
 
 OF_A_SUBTEST = frozenset(
-    "num_ints_per_copy iterations min_bandwidth max_latency min_pci_generation min_pci_width".split()
+    ("num_ints_per_copy", "iterations", "min_bandwidth", "max_latency", "min_pci_generation", "min_pci_width")
 )
 
 
 def known(test: str, name: str) -> bool:
-    """Whether the test takes this parameter ("min_bandwidth" of a sub-test as "h2d_d2h_single_pinned.min_bandwidth")."""
+    """Whether the test takes this parameter (of a sub-test as "broken_p2p.min_bandwidth")."""
     first, dot, rest = name.partition(".")
     if dot:
         return test == "pcie" and first in SUBTESTS and rest in OF_A_SUBTEST

@@ -6,10 +6,10 @@ those of a paused engine, of no GPU at all and of an unknown parameter are only 
 
 from __future__ import annotations
 
-from standin_dcgm.arguments import Asked
-from standin_dcgm.errors import SUPPRESSIBLE
-from standin_dcgm.parameters import known
-from standin_dcgm.scenario import Scenario
+from .arguments import Asked
+from .errors import SUPPRESSIBLE
+from .parameters import known
+from .scenario import Scenario
 
 REASONS = {
     -1: "Bad parameter passed to function",
@@ -82,7 +82,9 @@ def before_the_tests(asked: Asked, scenario: Scenario, *, busy: bool) -> list[in
         raise ended(FAILED, asked, scenario, "Unable to match GPU set '' to any GPU(s) on the system.")
     if not scenario.plugin_folder:
         folder = "/usr/libexec/datacenter-gpu-manager-4/plugins/cuda13/"
-        detail = f"Error: Cannot load plugins. Unable to change to the plugin dir '{folder}': 'No such file or directory'"
+        detail = (
+            f"Error: Cannot load plugins. Unable to change to the plugin dir '{folder}': 'No such file or directory'"
+        )
         raise ended(FAILED, asked, scenario, detail)
     _ignored(asked, scenario)
     _tests(asked, scenario)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from standin_dcgm.arguments import Asked
-from standin_dcgm.errors import SUPPRESSIBLE, Error, error
-from standin_dcgm.scenario import Scenario
+from .arguments import Asked
+from .errors import SUPPRESSIBLE, Error, error
+from .scenario import Scenario
 
 PASS, FAIL, WARN, SKIP, NOT_RUN = "Pass", "Fail", "Warn", "Skip", "Not Run"
 NULL, ABSENT = "null", "absent"
@@ -105,7 +105,8 @@ def said(name: str, number: int, gpus: list[int], asked: Asked, scenario: Scenar
     if told.get("absent"):
         return None
     gflops = [float(scenario.measured(gpu)["gflops"]) for gpu in gpus]
-    found = [_result(name, gpu, told, asked, scenario, sum(gflops) / max(len(gflops), 1)) for gpu in gpus]
+    mean = sum(gflops) / max(len(gflops), 1)
+    found = [_result(name, gpu, told, asked, scenario, mean_gflops=mean) for gpu in gpus]
     results = tuple(_suppressed(one, asked.ignored) for one in found if one is not None)
     entries = list(told.get("summary_errors", []))
     rights = name == "software" and not scenario.root and scenario.host_engine == "embedded"
@@ -131,7 +132,7 @@ def said(name: str, number: int, gpus: list[int], asked: Asked, scenario: Scenar
 
 
 def _result(
-    name: str, gpu: int, told: dict[str, Any], asked: Asked, scenario: Scenario, mean_gflops: float
+    name: str, gpu: int, told: dict[str, Any], asked: Asked, scenario: Scenario, *, mean_gflops: float
 ) -> Result | None:
     """The result of one GPU; None where there is none of it."""
     own = told.get("gpus", {})
@@ -211,9 +212,7 @@ def precisions(parameters: dict[str, str]) -> str:
     return f"FP64 {int('d' in letters)}, FP32 {int('s' in letters)}, FP16 {int('h' in letters)}"
 
 
-def judged(
-    name: str, figures: dict[str, Any], parameters: dict[str, str], mean_gflops: float
-) -> list[dict[str, Any]]:
+def judged(name: str, figures: dict[str, Any], parameters: dict[str, str], mean_gflops: float) -> list[dict[str, Any]]:
     """Errors of a GPU's figures against the limits in force."""
     if name == "pcie":
         return _pcie(figures, parameters)

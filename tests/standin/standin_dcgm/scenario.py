@@ -16,18 +16,20 @@ YAML, or JSON (which needs no PyYAML). Every key has a default, so `{}` is a hea
     host_engine: running         or embedded (none runs), paused
     hosts: []                    hosts that answer to --host, as it is written on the command line
     busy: false                  true: another diagnostic is running
-    state_file: path             there while a diagnostic runs; what SIGKILL leaves of it keeps the engine busy
+    state_file: path             relative to the scenario's folder; there while a diagnostic runs; what SIGKILL
+                                 leaves of it keeps the engine busy
     after_failed_software: absent    or run: what becomes of the tests after the software checks failed
     tests: {name: {..}}          see below; 4.x names also for 3.3.9, "software" for the checks of level 1
     passes: [{name: {..}}, ..]   for --iterations: what differs from `tests` in that pass
     health: {overall, gpus: {1: {Driver: {health, lines: [..]}}}}
 
     A test: {all: RESULT, gpus: {3: RESULT}, summary: Fail, summary_errors: [..], absent, seconds, hang, killed,
-    runtime_error: text, exit: code, before: text, after: text}
+    runtime_error: text, exit: code, before: text, after: text, cut: characters}
     RESULT: {status: Pass|Fail|Warn|Skip|Not Run, errors: [{id, text, values}], info: [..], written: word}, or "null"
     (a result that is null), or "absent" (no result). `written` is printed as the status whatever it is.
     hang: true (never ends, heeds signals) or "deaf" (only SIGKILL ends it). killed: nvvs is killed in this test.
-    exit, before and after of the named tests hold for the whole run.
+    exit, before, after and cut (so much of stdout is printed, the rest is lost) of the tests that the command names
+    hold for the whole run, those of "software" for a run of level 1.
 """
 
 from __future__ import annotations
@@ -39,15 +41,18 @@ from typing import Any
 VARIABLE = "GPUREADY_DCGMI_SCENARIO"
 MARK = "stand-in"
 
-KEYS = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+KEYS = _words(
     "version driver time_scale gpus measured sku_known plugins plugin_folder nvvs root host_engine hosts busy "
-    "state_file after_failed_software tests passes health".split()
+    "state_file after_failed_software tests passes health"
 )
-TEST_KEYS = frozenset(
-    "all gpus summary summary_errors absent seconds hang killed runtime_error exit before after".split()
-)
-RESULT_KEYS = frozenset("status errors info written".split())
-ERROR_KEYS = frozenset("id text values".split())
+TEST_KEYS = _words("all gpus summary summary_errors absent seconds hang killed runtime_error exit before after cut")
+RESULT_KEYS = _words("status errors info written")
+ERROR_KEYS = _words("id text values")
 
 # What a healthy H200 shows; figures as recorded.
 MEASURED: dict[str, Any] = {
@@ -100,7 +105,7 @@ class ScenarioError(Exception):
 class Scenario:
     """A scenario with its defaults filled in."""
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: dict[str, Any], folder: Path = Path()) -> None:
         _known(data, KEYS, "scenario")
         self.version = str(data.get("version", "4.6.0"))
         self.old = self.version.startswith("3.")
@@ -108,7 +113,7 @@ class Scenario:
         self.driver = driver if MARK in driver else f"{driver} {MARK}"
         self.time_scale = float(data.get("time_scale", 0.0))
         gpus = data.get("gpus", {})
-        _known(gpus, frozenset("count device_id name serials device_ids bus_ids".split()), "gpus")
+        _known(gpus, _words("count device_id name serials device_ids bus_ids"), "gpus")
         self.count = int(gpus.get("count", 8))
         self.device_ids: list[str] = gpus.get("device_ids") or [str(gpus.get("device_id", "2335"))] * self.count
         self.serials: list[str] = gpus.get("serials") or [f"165000000{n:04d}" for n in range(self.count)]
@@ -128,7 +133,7 @@ class Scenario:
         self.host_engine = str(data.get("host_engine", "running"))
         self.hosts: list[str] = data.get("hosts", [])
         self.busy = bool(data.get("busy", False))
-        self.state_file = Path(data["state_file"]) if data.get("state_file") else None
+        self.state_file = folder / str(data["state_file"]) if data.get("state_file") else None
         self.after_failed_software = str(data.get("after_failed_software", "absent"))
         self._tests: dict[str, dict[str, Any]] = data.get("tests", {})
         self._passes: list[dict[str, dict[str, Any]]] = data.get("passes", [])
@@ -171,12 +176,12 @@ def load(path: str) -> Scenario:
     if text.lstrip().startswith("{"):
         data = json.loads(text)
     else:
-        import yaml  # noqa: PLC0415 - JSON scenarios do without it
+        import yaml  # JSON scenarios do without it
 
         data = yaml.safe_load(text) or {}
     if not isinstance(data, dict):
         raise ScenarioError(f"{path}: expected keys and values")
-    return Scenario(data)
+    return Scenario(data, Path(path).parent)
 
 
 def _check_test(name: str, test: dict[str, Any], where: str) -> None:

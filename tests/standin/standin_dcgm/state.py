@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from standin_dcgm.documents import written
-from standin_dcgm.scenario import Scenario
+from .documents import written
+from .scenario import Scenario
 
 NO_ENGINE = "Error: Unable to connect to host engine. Host engine connection invalid/disconnected."
 _WIDE = "+--------+----------------------------------------------------------------------+"

@@ -6,9 +6,9 @@ of -v.
 
 from __future__ import annotations
 
-from standin_dcgm.documents import CATEGORY_ORDER, CATEGORY_ORDER_3, CHECKS_3, NAMES_3, of_check
-from standin_dcgm.said import NOT_RUN, Pass, TestSaid
-from standin_dcgm.scenario import Scenario
+from .documents import CATEGORY_ORDER, CATEGORY_ORDER_3, CHECKS_3, NAMES_3, of_check
+from .said import NOT_RUN, Pass, TestSaid
+from .scenario import Scenario
 
 CELL, CHUNK = 46, 45
 RULE = "+---------------------------+------------------------------------------------+"
