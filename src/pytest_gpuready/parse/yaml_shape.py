@@ -6,6 +6,7 @@ here instead, and msgspec has the last word when the walk finds nothing.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, TypeVar
 
@@ -31,8 +32,14 @@ _WORDS: dict[type, str] = {
 def shape_findings(file: YamlFile, kind: type, value: object = None, path: Path_ = ()) -> tuple[Finding, ...]:
     """Everything in the file (or in one value of it) that does not fit the Struct `kind`, in file order."""
     walk = _Walk(file)
-    walk.check(inspect.type_info(kind), file.data if not path and value is None else value, path)
+    walk.check(_described(kind), file.data if not path and value is None else value, path)
     return tuple(walk.findings)
+
+
+@functools.cache
+def _described(kind: type) -> inspect.Type:
+    """msgspec's description of a Struct: asked for once, it takes as long as walking a whole profile."""
+    return inspect.type_info(kind)
 
 
 def to_struct(value: object, kind: type[T]) -> T:
