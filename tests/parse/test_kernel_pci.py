@@ -50,6 +50,7 @@ def test_limited_and_full_bandwidth() -> None:
         ("mlx5_core 0000:c3:00.0 ens1np0: Link down", "link down", "0000:c3:00.0"),
         ("mlx5_core 0000:c3:00.0: temp_warn:147: High temperature on sensors", "nic temperature", "0000:c3:00.0"),
         ("NVRM: GPU 0000:38:00.0: RmInitAdapter failed! (0x26:0x65:1427)", "gpu init failed", "0000:38:00.0"),
+        ("NVRM: GPU 0000:38:00.0: rm_init_adapter failed, device minor number 0", "gpu init failed", "0000:38:00.0"),
     ],
 )  # fmt: skip
 def test_kinds_of_events(text: str, what: str, bdf: str) -> None:

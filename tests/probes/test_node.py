@@ -94,6 +94,22 @@ def test_xid_on_an_unknown_address_does_not_vanish() -> None:
     assert value(found, "xid.hardware", "node01/gpu0") == 0
 
 
+def test_a_gpu_that_the_driver_could_not_start() -> None:
+    """It is a hardware event of that GPU in words of its own; on an address that nobody has it counts on the node."""
+    found = read(log("NVRM: GPU 0000:91:00.0: RmInitAdapter failed! (0x24:0xffff:1436)"))
+    answer = found["xid.hardware", "node01/gpu1"]
+    assert isinstance(answer, Measurement)
+    assert (answer.value, answer.detail) == (1, "GPU initialisation failed on 0000:91:00.0 at 10.0 s")
+    assert value(found, "xid.unplaced") == 0
+    assert value(read(log("NVRM: rm_init_adapter failed, device minor number 0")), "xid.unplaced") == 1
+
+
+def test_an_uncorrected_pcie_error_is_the_gpus_below_it() -> None:
+    """An error of the port above a GPU counts on that GPU and on no other."""
+    found = read(log("pcieport 0000:90:01.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer"))
+    assert [value(found, "pcie.log.uncorrected", f"node01/gpu{i}") for i in range(2)] == [0, 1]
+
+
 def test_log_without_its_beginning_proves_nothing() -> None:
     """No Xid in a log that lost its beginning is not measured; an Xid in it counts all the same."""
     found = read(log("NVRM: Xid (PCI:0000:91:00): 48, pid=1, name=x, DBE", complete=False))

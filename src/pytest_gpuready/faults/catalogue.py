@@ -8,6 +8,8 @@ from pytest_gpuready.faults import NODE, Documents, Fault
 
 BAD = 3
 """The GPU that is broken, by its index in bus order."""
+ABOVE_1, ABOVE_2 = (2, 3, 4), (3, 4)
+"""Levels that do not run where a gate of level 1, or of level 2, fails."""
 
 _BY_NVML = tuple(
     f"GPU-{n}" for n in (2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27)
@@ -73,9 +75,15 @@ def _mixed_vbios(documents: Documents) -> None:
 
 
 def _xid_meanwhile(documents: Documents) -> None:
+    line = f"NVRM: Xid (PCI:{documents.bdfs[BAD].rsplit('.', 1)[0]}): 48, DBE (double bit error) ECC"
     for copies in documents.copies(BAD):
-        address = documents.bdfs[BAD].rsplit(".", 1)[0]
-        copies["watch"]["log"].append({"t": 1.0, "text": f"NVRM: Xid (PCI:{address}): 48, DBE (double bit error) ECC"})
+        copies["watch"]["log"].append({"t": 1.0, "text": line})
+    _stays(documents, line)
+
+
+def _stays(documents: Documents, text: str) -> None:
+    """What the kernel log said while a load went on stands there after all load, too."""
+    documents.after(2)["log"]["lines"].append({"t": 2000.0, "text": text})
 
 
 def _bytes_differ(documents: Documents) -> None:
@@ -89,9 +97,10 @@ def _bytes_differ(documents: Documents) -> None:
 
 def _after_the_copies(text: str) -> Any:
     def change(documents: Documents) -> None:
+        line = text.format(address=documents.bdfs[BAD].rsplit(".", 1)[0])
         for copies in documents.copies(BAD):
-            address = documents.bdfs[BAD].rsplit(".", 1)[0]
-            copies["log_after"]["lines"].append({"t": 2000.0, "text": text.format(address=address)})
+            copies["log_after"]["lines"].append({"t": 2000.0, "text": line})
+        _stays(documents, line)
 
     return change
 
@@ -108,6 +117,7 @@ _COPIED = tuple(f"PCIE-{n}" for n in (1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 1
 def _xid_together(documents: Documents) -> None:
     line = f"NVRM: Xid (PCI:{documents.bdfs[BAD].rsplit('.', 1)[0]}): 79, GPU has fallen off the bus."
     documents.together["log_after"]["lines"].append({"t": 2000.0, "text": line})
+    _stays(documents, line)
 
 
 def _after_load(text: str = "", **values: Any) -> Any:
@@ -161,7 +171,8 @@ FAULTS: tuple[Fault, ...] = (
         name="xid-while-all-copy",
         says="A GPU falls off the bus while all GPUs copy at once.",
         change=_xid_together,
-        reddens={"PCIE-8": _ALL, "PCIE-21": _ALL},
+        reddens={"PCIE-8": _ALL, "PCIE-21": _ALL, "AFTER-1": (BAD,)},
+        blocks=ABOVE_2,
         suspect="Xid 79 of 0000:4c:00.0",
     ),
     Fault(
@@ -170,7 +181,7 @@ FAULTS: tuple[Fault, ...] = (
         change=_nvml_lost,
         reddens=_here("GPU-1"),
         opens=_here(*_BY_NVML, *_NVLINK),
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="not answered by NVML",
     ),
     Fault(
@@ -179,7 +190,7 @@ FAULTS: tuple[Fault, ...] = (
         change=_gone,
         reddens=_here("GPU-1"),
         opens=_here(*_BY_NVML, *_NVLINK, *_BY_LOG),
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="absent",
         site="list",
     ),
@@ -188,6 +199,7 @@ FAULTS: tuple[Fault, ...] = (
         says="The PCIe link of one GPU trained to Gen3.",
         change=_link("generation", 3, 0.25),
         reddens=_here("PCIE-1", "PCIE-5", "PCIE-6"),
+        blocks=ABOVE_2,
         suspect="found 3",
     ),
     Fault(
@@ -195,6 +207,7 @@ FAULTS: tuple[Fault, ...] = (
         says="The PCIe link of one GPU has eight lanes.",
         change=_link("width", 8, 0.5),
         reddens=_here("PCIE-2", "PCIE-5", "PCIE-6"),
+        blocks=ABOVE_2,
         suspect="found 8",
     ),
     Fault(
@@ -202,7 +215,7 @@ FAULTS: tuple[Fault, ...] = (
         says="One NVLink of one GPU is down.",
         change=_nvlink_down,
         reddens=_here("NVL-1", "NVL-6"),
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="link 11",
     ),
     Fault(
@@ -210,7 +223,7 @@ FAULTS: tuple[Fault, ...] = (
         says="A row of one GPU waits to be remapped.",
         change=_set(remap_pending=1),
         reddens=_here("GPU-12"),
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="reset GPU 3",
     ),
     Fault(
@@ -218,7 +231,7 @@ FAULTS: tuple[Fault, ...] = (
         says="One GPU counted an uncorrected memory error since the driver was loaded.",
         change=_set(ecc_uncorrected_volatile=2, ecc_uncorrected_aggregate=2),
         reddens=_here("GPU-9", "GPU-10"),
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="GPU 3",
     ),
     Fault(
@@ -226,7 +239,7 @@ FAULTS: tuple[Fault, ...] = (
         says="The kernel log says that one GPU fell off the bus.",
         change=_xid(79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus."),
         reddens=_here("GPU-28"),
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="79",
     ),
     Fault(
@@ -240,7 +253,7 @@ FAULTS: tuple[Fault, ...] = (
         says="The power brake holds the clocks of one GPU.",
         change=_set(clock_event_reasons=0x80),
         reddens=_here("GPU-23"),
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="power brake",
     ),
     Fault(
@@ -248,7 +261,7 @@ FAULTS: tuple[Fault, ...] = (
         says="MIG was left on on one GPU.",
         change=_set(mig_current=True, mig_pending=True),
         reddens=_here("GPU-17"),
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="MIG",
     ),
     Fault(
@@ -256,7 +269,7 @@ FAULTS: tuple[Fault, ...] = (
         says="Somebody else's process uses one GPU.",
         change=_set(processes=[{"pid": 4711, "name": "python3", "used_mib": 1024}]),
         reddens=_here("GPU-26"),
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="4711",
     ),
     Fault(
@@ -264,7 +277,7 @@ FAULTS: tuple[Fault, ...] = (
         says="One GPU runs another VBIOS than its neighbours.",
         change=_mixed_vbios,
         reddens=_here("GPU-4"),
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="96.00.74.00.01",
     ),
     Fault(
@@ -272,7 +285,7 @@ FAULTS: tuple[Fault, ...] = (
         says="One GPU is still registering with its NVLink fabric.",
         change=_set(fabric_state=2),
         reddens=_here("GPU-27"),
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="in progress",
     ),
     Fault(
@@ -280,7 +293,7 @@ FAULTS: tuple[Fault, ...] = (
         says="A foreign NCCL variable stands in the environment.",
         change=_foreign_variable,
         reddens={"GPU-32": (NODE,)},
-        blocks=(2,),
+        blocks=ABOVE_1,
         suspect="NCCL_P2P_DISABLE=1",
     ),
     Fault(
@@ -289,20 +302,23 @@ FAULTS: tuple[Fault, ...] = (
         change=_bytes_differ,
         reddens=_here("PCIE-17"),
         opens=_here(*(f"PCIE-{n}" for n in (*range(1, 8), *range(9, 17), 18, 19, 20))),
+        blocks=ABOVE_2,
         suspect="4096",
     ),
     Fault(
         name="xid-after-copying",
         says="A hardware Xid stands in the kernel log when a GPU has copied.",
         change=_after_the_copies("NVRM: Xid (PCI:{address}): 79, GPU has fallen off the bus."),
-        reddens=_here("PCIE-18"),
+        reddens=_here("PCIE-18", "AFTER-1"),
+        blocks=ABOVE_2,
         suspect="79",
     ),
     Fault(
         name="sxid-after-copying",
         says="A fatal SXid stands in the kernel log when a GPU has copied.",
         change=_after_the_copies("nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"),
-        reddens=_here("PCIE-19"),
+        reddens={**_here("PCIE-19"), "AFTER-2": (NODE,)},
+        blocks=ABOVE_2,
         suspect="20034",
     ),
     Fault(
@@ -310,13 +326,15 @@ FAULTS: tuple[Fault, ...] = (
         says="The power brake holds the clocks of one GPU while it copies.",
         change=_brake_under_load,
         reddens=_here("PCIE-20"),
+        blocks=ABOVE_2,
         suspect="power brake",
     ),
     Fault(
         name="xid-while-copying",
         says="A hardware Xid appears in the kernel log while a GPU copies at full speed.",
         change=_xid_meanwhile,
-        reddens=_here(*_COPIED),
+        reddens=_here(*_COPIED, "AFTER-1"),
+        blocks=ABOVE_2,
         suspect="Xid 48",
     ),
     Fault(
@@ -324,7 +342,7 @@ FAULTS: tuple[Fault, ...] = (
         says="The driver could not start one GPU when it was first opened.",
         change=_line("NVRM: GPU {bdf}: RmInitAdapter failed! (0x24:0xffff:1436)"),
         reddens=_here("GPU-28"),
-        blocks=(2, 3, 4),
+        blocks=ABOVE_1,
         suspect="GPU initialisation failed on 0000:4c:00.0",
     ),
     Fault(
@@ -334,7 +352,7 @@ FAULTS: tuple[Fault, ...] = (
             "nvidia {bdf}: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Requester ID)"
         ),
         reddens=_here("GPU-36"),
-        blocks=(2, 3, 4),
+        blocks=ABOVE_1,
         suspect="Fatal Transaction Layer on 0000:4c:00.0",
     ),
     Fault(
@@ -342,7 +360,7 @@ FAULTS: tuple[Fault, ...] = (
         says="The kernel log holds an uncorrected PCIe error of a bridge above one GPU.",
         change=_aer_on_the_path,
         reddens=_here("GPU-36"),
-        blocks=(2, 3, 4),
+        blocks=ABOVE_1,
         suspect="Non-Fatal Transaction Layer on 0000:4a:01.0",
     ),
     Fault(
@@ -353,7 +371,7 @@ FAULTS: tuple[Fault, ...] = (
             recovery_action=1,
         ),
         reddens=_here("AFTER-1"),
-        blocks=(3, 4),
+        blocks=ABOVE_2,
         suspect="GPU-16 recovery.action GPU reset, promised none",
     ),
     Fault(
@@ -361,7 +379,7 @@ FAULTS: tuple[Fault, ...] = (
         says="After the load a row of one GPU waits to be remapped.",
         change=_after_load(remap_pending=1),
         reddens=_here("AFTER-1"),
-        blocks=(3, 4),
+        blocks=ABOVE_2,
         suspect="GPU-12 remap.pending 1, promised 0",
     ),
     Fault(
@@ -369,7 +387,7 @@ FAULTS: tuple[Fault, ...] = (
         says="One GPU is neither on the bus nor known to NVML after the load.",
         change=_gone_after_load,
         reddens=_here("AFTER-1"),
-        blocks=(3, 4),
+        blocks=ABOVE_2,
         suspect="gone from the PCI bus",
     ),
     Fault(
@@ -377,7 +395,7 @@ FAULTS: tuple[Fault, ...] = (
         says="Another GPU answers at the address of one after the load.",
         change=_exchanged_after_load,
         reddens=_here("AFTER-1"),
-        blocks=(3, 4),
+        blocks=ABOVE_2,
         suspect="another GPU at 0000:4c:00.0",
     ),
     Fault(
@@ -385,7 +403,7 @@ FAULTS: tuple[Fault, ...] = (
         says="A fatal SXid stands in the kernel log only after all load.",
         change=_after_load("nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"),
         reddens={"AFTER-2": (NODE,)},
-        blocks=(3, 4),
+        blocks=ABOVE_2,
         suspect="20034",
     ),
 )
