@@ -41,7 +41,7 @@ from pytest_gpuready.profiles import load
 from pytest_gpuready.transport import Transport
 from pytest_gpuready.transport.local import Local
 from pytest_gpuready.transport.recording import Recording
-from pytest_gpuready.transport.replay import DEMO, Replay
+from pytest_gpuready.transport.replay import BUILT_IN, Replay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class Acceptance:
         if settings.replay:
             if settings.record:
                 raise InventoryError("expected --gpuready-replay or --gpuready-record, found both; record a real node")
-            return Replay(DEMO if settings.replay == "demo" else Path(settings.replay))
+            return Replay(BUILT_IN.get(settings.replay) or Path(settings.replay))
         if not settings.record:
             return Local()
         if not settings.joined and (settings.record / "recording.json").exists():
@@ -204,7 +204,6 @@ class Acceptance:
             NodeProbe(site.environment if site else {}),
             NvmlProbe(),
             CopiesProbe(),
-            TogetherProbe(),
         ]
         store = Store(settings.out, transport)
         bare = Node(name=name, slots=())
@@ -216,6 +215,7 @@ class Acceptance:
         option = settings.profile or None
         profile = choose_profile(site, option, self._node_docs)
         self.profile: Profile = profile or load("base")
+        self._probes.append(TogetherProbe(self.profile))
         self._probes += dcgm_probes(self.profile, seconds(settings.burn))
         self._probes += [AfterProbe(level, self.profile) for level in LOADED_LEVELS]
         self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)

@@ -26,6 +26,7 @@ from pytest_gpuready.judge import Found
 from pytest_gpuready.model import Clause, Outcome, Part, Verdict
 from pytest_gpuready.model.units import show
 from pytest_gpuready.profiles.metrics import AFTER_LOAD
+from pytest_gpuready.transport.replay import BUILT_IN
 
 INCOMPLETE = 20
 USAGE = 4
@@ -92,7 +93,7 @@ def _settings(config: pytest.Config, level: int | None) -> Settings:
         out=out or Path("gpuready-out"),
         site=path("site"),
         profile=str(local_profile) if profile and local_profile.is_file() else profile,
-        replay=replay if replay in ("", "demo") else str(Path(config.invocation_params.dir, replay)),
+        replay=replay if not replay or replay in BUILT_IN else str(Path(config.invocation_params.dir, replay)),
         record=path("record"),
         burn=said("burn"),
         keep_going=bool(option.gpuready_keep_going or config.getini("gpuready_keep_going")),

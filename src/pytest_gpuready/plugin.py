@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"gpuready_{name}", help=text, default="gpuready-out" if name == "out" else "")
     group.addoption(
         "--gpuready-replay",
-        metavar="DIR|demo",
+        metavar="DIR|demo|demo-dcgm",
         default=None,
         help="judge a recording instead of hardware; certifies nothing; on the command line only",
     )

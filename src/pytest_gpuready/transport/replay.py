@@ -15,7 +15,10 @@ from pytest_gpuready.errors import RecordingEndedError, TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport.recording import SITE, RecordingMeta, read_meta, read_results
 
-DEMO = Path(__file__).parent.parent / "recordings" / "demo"
+RECORDINGS = Path(__file__).parent.parent / "recordings"
+DEMO = RECORDINGS / "demo"
+BUILT_IN = {"demo": DEMO, "demo-dcgm": RECORDINGS / "demo-dcgm"}
+"""Name -> recording that the package carries."""
 
 
 class Replay:
