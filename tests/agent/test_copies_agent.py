@@ -212,6 +212,20 @@ def test_together_without_one_is_not_together(driver):
     assert doc.problem.startswith("0000:99:00.0: expected GPU 0000:99:00.0 in CUDA")
 
 
+def test_whatever_breaks_in_a_copying_thread_is_the_problem(driver):
+    """An exception that nobody thought of, in one thread or alone, is a problem in words and never a quiet end."""
+
+    def unknown(_event):
+        raise ValueError("720 is not a valid\nCUresult")
+
+    driver.cuEventQuery = unknown  # an answer that is younger than the binding
+    says = "expected copies, found ValueError: 720 is not a valid CUresult"
+    doc = together([GPU, OTHER], plan=PLAN, cuda=lambda: Cuda(driver), sysfs=Path("/nowhere"))
+    assert says in doc.problem
+    assert doc.gb_per_s == {}
+    assert take(driver).problem == says
+
+
 def test_together_needs_addresses(driver):
     """No GPU, or something that is no address, is said in one line."""
     assert together([], cuda=lambda: Cuda(driver)).problem.startswith("expected at least one bus address")

@@ -35,6 +35,8 @@ from pytest_gpuready.model.agent_doc import (
 )
 from pytest_gpuready.probes.copies import CopiesProbe, TogetherProbe
 from pytest_gpuready.probes.pcie_link import gb_per_s
+from pytest_gpuready.probes.together import _unmoved
+from pytest_gpuready.profiles import load
 
 BDF = "0000:19:00.0"
 PART = Part(node="node01", index=0)
@@ -587,6 +589,50 @@ def test_how_the_copies_together_ended():
     assert {a.says for a in ended(problem="out of memory", log_after=log(*QUIET))[:2]} == {"out of memory"}
     assert all(isinstance(a, Problem) for a in ended(gb_per_s=rates))
     assert all(isinstance(a, Problem) for a in ended(gb_per_s=rates, log_after=log(problem="no kmsg")))
+
+
+@pytest.mark.parametrize(
+    ("rates", "says"),
+    [
+        ({}, "expected a rate of 0000:19:00.0, found none among 0 GPUs"),
+        ({BDF: 50.0}, "expected a rate of 0000:2a:00.0, found none among 1 GPUs"),
+        ({"0000:aa:00.0": 50.0, "0000:ab:00.0": 50.0}, "found one of '0000:aa:00.0'"),
+        ({BDF: 50.0, "0000:2a:00.0": 26.0, "0000:ab:00.0": 50.0}, "found one of '0000:ab:00.0'"),
+        ({BDF: 50.0, "0000:2a:00.0": 0.0}, "expected a rate of 0000:2a:00.0 above 0 and up to 130 GB/s, found 0"),
+        ({BDF: 1e9, "0000:2a:00.0": 26.0}, "above 0 and up to 130 GB/s, found 1e+09"),
+    ],
+)
+def test_copies_that_moved_nothing_did_not_end_well(rates, says):
+    """However quiet the log: without a rate that can be, of each GPU and of no other, nothing was copied together."""
+    doc = TogetherDoc(gb_per_s=rates, log_after=log(*QUIET))
+    for metric in ("copies.together.ended", "pcie.h2d.concurrent"):
+        assert all(isinstance(a, Problem) and says in a.says for a in together(doc, metric=metric)[:2])
+    fallen = together(TogetherDoc(gb_per_s=rates, log_after=log(OTHERS)), metric="copies.together.ended")
+    assert "Xid 79" in fallen[0].value, "what the log says counts first"
+
+
+def test_a_rate_that_is_no_number_is_none():
+    """NaN, which no document of the agent can hold, is no rate either."""
+    doc = TogetherDoc(gb_per_s={BDF: float("nan"), "0000:2a:00.0": 26.0}, log_after=log(*QUIET))
+    assert "above 0 and up to 130 GB/s, found nan" in _unmoved(doc, {BDF, "0000:2a:00.0"}, 130.0)
+
+
+def test_copies_together_are_no_faster_than_the_profile_allows_one():
+    """What the profile calls above physics for one GPU is above physics for each of them together."""
+    doc = TogetherDoc(gb_per_s={BDF: 64.0, "0000:2a:00.0": 26.0}, log_after=log(*QUIET))
+    probe = TogetherProbe(load("h200-sxm"))
+    first = probe.read(Inventory(nodes=(node(),)), node(), node().part, [result(doc, "copies-together")])[0]
+    assert first.says == "expected a rate of 0000:19:00.0 above 0 and up to 63 GB/s, found 64"
+
+
+def test_copies_of_a_few_bytes_measure_nothing():
+    """A link is loaded by large buffers and by gigabytes: a document of less has no metric, wrong bytes apart."""
+    few = [copy(kind, 55.0, moved_bytes=3 * 10**8) for kind in ("h2d", "d2h", "bidirectional")]
+    says = "expected copies of at least 1 GB in all, found 0.9 GB"
+    assert {answer.says for answer in read(document(copies=few)).values()} == {says}
+    small = [msgspec.structs.replace(copy(kind, 55.0), size_bytes=4096) for kind in ("h2d", "d2h", "bidirectional")]
+    says = "expected buffers of at least 16 MiB for the copy h2d, found 4096 bytes"
+    assert {answer.says for answer in read(document(copies=small)).values()} == {says}
 
 
 def test_together_needs_two():

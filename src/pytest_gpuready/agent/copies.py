@@ -57,8 +57,8 @@ def copies(
         try:
             seen.cpus = host_memory.bind_to(bdf, sysfs)
             _measure(CudaGpu(cuda(), bdf), watch, plan or Plan(), seen, sysfs)
-        except CudaError as problem:
-            seen.problem = str(problem)
+        except Exception as problem:  # whatever it is, a document without it would look like copies
+            seen.problem = _said(problem)
     aer_after = aer.totals(bdf, sysfs)
     return CopiesDoc(
         bdf=bdf,
@@ -164,6 +164,13 @@ def _copy(
     )
 
 
+def _said(problem: Exception) -> str:
+    """One line: what CUDA answered, or what broke that should not have."""
+    if isinstance(problem, CudaError):
+        return str(problem)
+    return f"expected copies, found {type(problem).__name__}: {' '.join(str(problem).split())[:200]}"
+
+
 def _packages() -> dict[str, str]:
     found = {}
     for name in PACKAGES:
@@ -205,11 +212,11 @@ def together(
     def one(bdf: str) -> None:
         try:
             found[bdf] = _down_together(driver, bdf, plan, barrier, sysfs)
-        except CudaError as problem:
-            problems[bdf] = str(problem)
-            barrier.abort()
         except threading.BrokenBarrierError:
             problems.setdefault(bdf, "")
+        except Exception as problem:  # a thread that dies without a word would look like one that copied
+            problems[bdf] = _said(problem)
+            barrier.abort()
 
     threads = [threading.Thread(target=one, args=(bdf,), daemon=True) for bdf in bdfs]
     for thread in threads:

@@ -14,6 +14,9 @@ from pytest_gpuready.probes.watched import log_alarms
 
 KINDS = ("h2d", "d2h", "bidirectional")
 LEAST_REPEATS = 3
+LEAST_BUFFER = 16 * 2**20
+LEAST_MOVED = 10**9
+"""Bytes: less of either loads no link, and no error rate can be read off it."""
 DIFFER = "bytes differ"
 ECC = "ecc_uncorrected_volatile"
 
@@ -34,7 +37,7 @@ def doubt(doc: CopiesDoc) -> str:
     kinds = sorted(copy.kind for copy in doc.copies)
     if kinds != sorted(KINDS):
         return f"expected the copies {', '.join(KINDS)}, found {', '.join(kinds)[:80] or 'none in the document'}"
-    unsound = next(filter(None, map(_unsound, doc.copies)), "")
+    unsound = next(filter(None, map(_unsound, doc.copies)), "") or _too_little(doc)
     if unsound:
         return unsound
     if doc.watch is None:
@@ -57,6 +60,18 @@ def _unsound(copy: CopyDoc) -> str:
     middle = statistics.median(copy.repeats)
     if not math.isclose(copy.gb_per_s, middle, rel_tol=1e-6):
         return f"expected the median of the repeats of {what}, {middle:.6g} GB/s, found {copy.gb_per_s:.6g}"
+    return ""
+
+
+def _too_little(doc: CopiesDoc) -> str:
+    """Why these copies loaded nothing."""
+    small = next((copy for copy in doc.copies if copy.size_bytes < LEAST_BUFFER), None)
+    if small:
+        least = LEAST_BUFFER // 2**20
+        return f"expected buffers of at least {least} MiB for the copy {small.kind}, found {small.size_bytes} bytes"
+    moved = sum(copy.moved_bytes for copy in doc.copies)
+    if moved < LEAST_MOVED:
+        return f"expected copies of at least {LEAST_MOVED / 1e9:g} GB in all, found {moved / 1e9:.3g} GB"
     return ""
 
 

@@ -1,11 +1,16 @@
-"""Host-to-device copies of all GPUs of a node at the same time ("copies-together")."""
+"""Host-to-device copies of all GPUs of a node at the same time ("copies-together").
+
+They ended well only where every GPU that was asked for has a rate that a link can have: a document without rates, or
+with rates of others, tells of no copies, however quiet the kernel log is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 
 from pytest_gpuready.errors import ParseError, ToolError
-from pytest_gpuready.model import Command, CommandResult, Inventory, Measurement, Node, Part, Problem, Watch
+from pytest_gpuready.model import Command, CommandResult, Inventory, Measurement, Node, Part, Problem, Profile, Watch
 from pytest_gpuready.model.agent_doc import TogetherDoc
 from pytest_gpuready.parse.agent import together_doc
 from pytest_gpuready.parse.kernel_log import xids
@@ -14,9 +19,12 @@ from pytest_gpuready.probes.kernel_events import doubt, short
 from pytest_gpuready.probes.watched import log_alarms
 
 METRIC = "pcie.h2d.concurrent"
+ALONE = "pcie.h2d.bandwidth"
 ENDED = "copies.together.ended"
 WELL = "ended, kernel log quiet"
 TIMEOUT_S = 180.0
+MOST_GB_PER_S = 130.0
+"""No link is faster: PCIe Gen6 x16 carries 126 GB/s in one direction."""
 
 
 class TogetherProbe:
@@ -24,6 +32,12 @@ class TogetherProbe:
 
     name = "copies-together"
     metrics: tuple[str, ...] = (METRIC, ENDED)
+
+    def __init__(self, profile: Profile | None = None) -> None:
+        """The profile knows what one GPU can copy at most; without it any PCIe link counts."""
+        clauses = profile.of_metric(ALONE) if profile else ()
+        ceilings = [clause.limit.ceiling for clause in clauses if clause.limit and clause.limit.ceiling]
+        self._most = min([MOST_GB_PER_S, *ceilings])
 
     def scopes(self, node: Node) -> tuple[Part, ...]:
         return (node.part,) if len(_found(node)) > 1 else ()
@@ -35,12 +49,13 @@ class TogetherProbe:
         self, inventory: Inventory, node: Node, scope: Part, results: Sequence[CommandResult]
     ) -> tuple[Measurement | Problem, ...]:
         seen = tuple(digest for result in results for digest in evidence(result))
-        runs = [_document(result) for result in results] or ["no run of the copies"]
         found = _found(node)
+        asked = set(found.values())
+        runs = [_document(result, asked, self._most) for result in results] or ["no run of the copies"]
         ended = [_ended(result) for result in results] or ["no run of the copies"]
         return (
             *(_answer(slot.part, found.get(slot.part), runs, seen) for slot in node.slots),
-            *(_end(slot.part, found.get(slot.part, ""), ended, seen) for slot in node.slots),
+            *(_end(slot.part, found, ended, seen, self._most) for slot in node.slots),
         )
 
 
@@ -49,14 +64,28 @@ def _found(node: Node) -> dict[Part, str]:
     return {slot.part: slot.gpu.bdf for slot in node.slots if slot.gpu and slot.gpu.bdf}
 
 
-def _document(result: CommandResult) -> TogetherDoc | str:
+def _document(result: CommandResult, asked: Collection[str], most: float) -> TogetherDoc | str:
     try:
         doc = together_doc(result)
     except (ToolError, ParseError) as error:
         return str(error)
     if not doc.problem and doc.log_after is None:
         return "expected the kernel log after the copies, found none in the document; record the node again"
-    return doc.problem or doc
+    return doc.problem or _unmoved(doc, asked, most) or doc
+
+
+def _unmoved(doc: TogetherDoc, asked: Collection[str], most: float) -> str:
+    """Why these are no copies to all GPUs that were asked for; "" where they are."""
+    others = sorted(doc.gb_per_s.keys() - asked)
+    if others:
+        return f"expected rates of {', '.join(sorted(asked))[:120]}, found one of {others[0][:40]!r}"
+    for bdf in sorted(asked):
+        if bdf not in doc.gb_per_s:
+            return f"expected a rate of {bdf}, found none among {len(doc.gb_per_s)} GPUs"
+        rate = doc.gb_per_s[bdf]
+        if not (math.isfinite(rate) and 0 < rate <= most):
+            return f"expected a rate of {bdf} above 0 and up to {most:g} GB/s, found {rate:g}"
+    return ""
 
 
 def _answer(
@@ -68,10 +97,6 @@ def _answer(
     for run in runs:
         if isinstance(run, str):
             return not_measured(METRIC, part, run, seen)
-        if bdf not in run.gb_per_s:
-            return not_measured(
-                METRIC, part, f"expected a rate of {bdf}, found none among {len(run.gb_per_s)} GPUs", seen
-            )
         rates.append(run.gb_per_s[bdf])
     docs = [run for run in runs if isinstance(run, TogetherDoc)]
     at_once = len(docs[0].gb_per_s) if docs else 0
@@ -95,8 +120,11 @@ def _ended(result: CommandResult) -> TogetherDoc | str:
         return str(error)
 
 
-def _end(part: Part, bdf: str, runs: Sequence[TogetherDoc | str], seen: tuple[str, ...]) -> Measurement | Problem:
+def _end(
+    part: Part, found: dict[Part, str], runs: Sequence[TogetherDoc | str], seen: tuple[str, ...], most: float
+) -> Measurement | Problem:
     """How the heaviest load of the level ended: what the kernel log says counts first, then a problem, then a doubt."""
+    bdf = found.get(part, "")
     if not bdf:
         return not_measured(ENDED, part, f"{part.label} was not found, so nothing was copied to it", seen)
     docs = [run for run in runs if isinstance(run, TogetherDoc)]
@@ -115,7 +143,7 @@ def _end(part: Part, bdf: str, runs: Sequence[TogetherDoc | str], seen: tuple[st
             return not_measured(
                 ENDED, part, run.problem or "no kernel log stands in the document; record it again", seen
             )
-        unread = doubt(run.log_after)
+        unread = _unmoved(run, set(found.values()), most) or doubt(run.log_after)
         if unread:
             return not_measured(ENDED, part, unread, seen)
     return Measurement(metric=ENDED, part=part.name, value=WELL, evidence=seen)
