@@ -372,7 +372,7 @@ FAULTS: tuple[Fault, ...] = (
         ),
         reddens=_here("AFTER-1"),
         blocks=ABOVE_2,
-        suspect="GPU-16 recovery.action GPU reset, promised none",
+        suspect="GPU-16 recovery.action GPU reset, promised none (also noted: Xid 154",
     ),
     Fault(
         name="remap-pending-after-load",

@@ -70,6 +70,7 @@ class _Held:
     open: dict[str, list[str]] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
+    noted: list[str] = field(default_factory=list)
 
 
 class AfterProbe:
@@ -137,7 +138,9 @@ def _judge(held: _Held, clause: Clause, node: Node, part: Part, found: Answer) -
     elif isinstance(found, Problem):
         held.open.setdefault(found.says, []).append(clause.id)
     elif verdict.outcome in (Outcome.PASS, Outcome.MARGINAL):
-        held.kept.append(f"{clause.metric} {_short(show(found.value, clause.unit))}{_noted(found)}")
+        held.kept.append(f"{clause.metric} {_short(show(found.value, clause.unit))}")
+        if "also noted" in found.detail:  # Xid 154 is no error, and says why the driver asks for a recovery
+            held.noted.append(_short(found.detail))
     elif verdict.outcome is Outcome.FAIL:
         told = f" ({_short(found.detail)})" if found.detail else ""
         held.failed.append(f"{name} {_short(show(found.value, clause.unit))}{told}, promised {clause.limit}")
@@ -147,14 +150,12 @@ def _judge(held: _Held, clause: Clause, node: Node, part: Part, found: Answer) -
 
 def _answer(metric: str, part: Part, held: _Held, seen: tuple[str, ...]) -> Answer:
     """A finding counts first, then what could not be read; nothing held against anything is no health either."""
-    left_out = _reasons(held.left_out)
-    detail = "; ".join(
-        f"{word} {said}" for word, said in (("read", ", ".join(held.kept)), ("left out", left_out)) if said
-    )
+    noted = [*dict.fromkeys(held.noted), *([f"left out {_reasons(held.left_out)}"] if held.left_out else [])]
+    detail = "; ".join([*([f"read {', '.join(held.kept)}"] if held.kept else []), *noted])
     if held.failed:
         without = [clause for clauses in held.open.values() for clause in clauses]
         value = _some(held.failed, "; ") + (f"; not measured: {_some(without)}" if without else "")
-        return Measurement(metric=metric, part=part.name, value=value, detail=left_out, evidence=seen)
+        return Measurement(metric=metric, part=part.name, value=value, detail="; ".join(noted), evidence=seen)
     if held.open:
         return not_measured(metric, part, f"{part.label} after the load: {_reasons(held.open)}", seen)
     if not held.kept:
@@ -187,11 +188,6 @@ def _another(slot: Slot, document: AfterDoc) -> list[str]:
     if now and now.pci_id and before.pci_id and now.pci_id != before.pci_id:
         said.append(f"another model at {before.bdf}: {_short(now.pci_id)}, was {before.pci_id} before the load")
     return said
-
-
-def _noted(found: Measurement) -> str:
-    """What stands beside a good count: an Xid that asks for an action is a note, not an error."""
-    return f" ({_short(found.detail)})" if "also noted" in found.detail else ""
 
 
 def _reasons(why: dict[str, list[str]]) -> str:

@@ -32,14 +32,16 @@ def _answer(
         if reason:
             return not_measured(UNCORRECTED, slot.part, f"{slot.part.label}: {reason}", seen)
     corrected = _tell([error for error in own if error.corrected])
-    bridges = len(gpu.path) if gpu else 0
+    bridges = gpu.path if gpu else ()
+    looked_at = (
+        f"the GPU and {len(bridges)} bridges above it" if bridges else "the GPU alone, no bridge above it is seen"
+    )
     return Measurement(
         metric=UNCORRECTED,
         part=slot.part.name,
         value=len(bad),
         detail="; ".join(filter(None, (_tell(bad), f"also noted, corrected: {corrected}" if corrected else ""))),
-        conditions=f"{log.source}, the GPU and {bridges} bridges above it"
-        + ("" if log.complete else ", not from the beginning: at least"),
+        conditions=f"{log.source}, {looked_at}" + ("" if log.complete else ", not from the beginning: at least"),
         evidence=seen,
     )
 
