@@ -90,7 +90,7 @@ REAL: tuple[tuple[str, str, int, dict[str, str]], ...] = (
         1,
         {"ready node": "signal 9", "software.node node": "signal 9"},
     ),
-    ("injected/one-plugin-absent-closed-plugin-eud", "eud", 1, {"eud gpu0": "open expected results"}),
+    ("injected/one-plugin-absent-closed-plugin-eud", "eud", 1, {"eud gpu0": "plug-in package is missing"}),
     ("injected/timeout-exceeded-json", "memtest", 1, {"memtest gpu0": "Timeout"}),
 )
 

@@ -115,7 +115,7 @@ def _doubt(run: DiagRun, doc: AroundDoc, parts: Sequence[PartResult], test: Dcgm
 def _doubts(run: DiagRun, doc: AroundDoc, parts: Sequence[PartResult], test: DcgmTest) -> Iterator[str]:
     if run.runtime_errors:
         suspect, remedy = reason(run.runtime_errors[0])
-        yield f"expected results, found {run.runtime_errors[0][:200]!r}: {suspect}; {remedy}"
+        yield f"expected results, found none: {suspect}; {remedy} (dcgmi: {run.runtime_errors[0][:240]!r})"
     if doc.ended_early:
         yield f"expected dcgmi diag to end by itself, found it running after {doc.seconds:.0f} s; read nvvs.log"
     if run.doubts:
