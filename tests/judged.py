@@ -16,7 +16,10 @@ def judged(directory: Path, recording: Path, *, level: int = 2) -> Certificate:
     for clause in run.profile.up_to(level):
         for part in run.inventory.parts(clause.per):
             blocker = run.findings.blocked_by(clause.level, run.inventory.node(part.node))
-            if blocker:
+            waits = None if blocker else run.findings.waits_for(clause, run.inventory.node(part.node))
+            if waits:
+                said = Record(outcome="NOT TESTED", reason=f"waits for {waits[0].id} on {waits[1].label}")
+            elif blocker:
                 said = Record(outcome="NOT TESTED", reason=f"blocked by {blocker[0].id} on {blocker[1].label}")
             else:
                 said = Record(outcome=run.findings.verdict(clause, part).outcome.value)
