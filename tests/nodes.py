@@ -19,25 +19,8 @@ COMPOSED = "composed: eight GPUs made of the two of the demo recording, addresse
 
 
 def demo_results() -> list[CommandResult]:
-    """The demo node as recorded; where nobody looked after the load, that is composed of what was seen before it."""
-    results = read_results(DEMO)
-    return results if _recorded(results, "after-2") else [*results, after_results(results, 2)]
-
-
-def after_results(results: list[CommandResult], level: int) -> CommandResult:
-    """What the agent would print after the load of a level on a node that no load has changed."""
-    node, nvml = _recorded(results, "node"), _recorded(results, "nvml")
-    assert node is not None
-    assert nvml is not None
-    document = json.loads(node.stdout)
-    seen = document["data"]
-    document["probe"] = f"after-{level}"
-    document["data"] = {"nvml": json.loads(nvml.stdout)["data"], "log": seen["kernel_log"], "bus": seen["gpus"]}
-    return _as(node, document, (*node.command.argv[:3], "after", str(level)))
-
-
-def _recorded(results: list[CommandResult], probe: str) -> CommandResult | None:
-    return next((result for result in results if json.loads(result.stdout)["probe"] == probe), None)
+    """The demo node as recorded."""
+    return read_results(DEMO)
 
 
 def eight_gpus() -> list[CommandResult]:

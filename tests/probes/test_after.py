@@ -1,4 +1,4 @@
-"""Health after the load, held against the clauses of a profile; documents of the demo node changed by hand."""
+"""Health after the load, held against the clauses of a profile; the document of the demo node changed by hand."""
 
 from __future__ import annotations
 
@@ -14,28 +14,26 @@ from pytest_gpuready.model import CommandResult, Inventory, Measurement, Problem
 from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
 from pytest_gpuready.probes.after import OF_GPU, OF_NODE, WELL, AfterProbe
 from pytest_gpuready.profiles import load
-from tests.nodes import after_results, demo_results
+from tests.nodes import demo_results
 
 Change = Callable[[dict[str, Any]], None]
 H200 = load("h200-sxm")
-RESULTS = demo_results()
+RECORDED = {json.loads(result.stdout)["probe"]: result for result in demo_results()}
+AFTER = RECORDED["after-2"]
 
 
 def inventory() -> Inventory:
     """The demo node as level 1 found it."""
-    of = {json.loads(result.stdout)["probe"]: result for result in RESULTS}
-    found = NodeFound(
-        node=node_doc(of["node"]), nvml=nvml_doc(of["nvml"]), boot_id=envelope(of["node"], "node").boot_id
-    )
+    node, nvml = RECORDED["node"], RECORDED["nvml"]
+    found = NodeFound(node=node_doc(node), nvml=nvml_doc(nvml), boot_id=envelope(node, "node").boot_id)
     return resolve(None, {"node01": found}, profile=H200)
 
 
 def read(change: Change = lambda data: None, profile: Profile = H200) -> dict[str, Measurement | Problem]:
     """Part -> what the probe says of level 2 when the document was changed so."""
-    result = after_results(RESULTS, 2)
-    document = json.loads(result.stdout)
+    document = json.loads(AFTER.stdout)
     change(document["data"])
-    return answers(dataclasses.replace(result, stdout=json.dumps(document)), profile)
+    return answers(dataclasses.replace(AFTER, stdout=json.dumps(document)), profile)
 
 
 def answers(result: CommandResult, profile: Profile = H200) -> dict[str, Measurement | Problem]:
@@ -212,7 +210,7 @@ def test_the_profiles_own_limit_is_the_promise() -> None:
 
 def test_an_agent_that_does_not_answer() -> None:
     """A deadline after the load leaves every part without a measurement."""
-    hung = dataclasses.replace(after_results(RESULTS, 2), exit_code=None, timed_out=True, stdout="")
+    hung = dataclasses.replace(AFTER, exit_code=None, timed_out=True, stdout="")
     assert all(isinstance(answer, Problem) for answer in answers(hung).values())
 
 
