@@ -176,6 +176,18 @@ def test_a_load_that_waits_for_what_does_not_hold_is_not_taken(tmp_path: Path) -
     assert transport.ran == [*of("health"), "after-2@node01"]
 
 
+def test_a_gate_that_waits_is_not_measured_for_the_next_level(tmp_path: Path) -> None:
+    """Whether level 3 is blocked is found out without a load that has to wait for what does not hold."""
+    clauses = (
+        clause("health", 1, gate=False),
+        clause("copies", 2, after=("health",)),
+        clause("after-2", 2, per="node"),
+    )
+    findings, transport = run(tmp_path, *clauses, broken=One("health", 1))
+    assert findings.blocked_by(3, NODE) is None
+    assert not set(of("copies")) & set(transport.ran)
+
+
 def test_another_process_reads_what_was_taken(tmp_path: Path) -> None:
     """A second process on the same directory takes nothing again."""
     findings, transport = run(tmp_path)

@@ -109,7 +109,7 @@ class Findings:
                 (
                     (clause, part)
                     for clause in self._in_order(level - 1)
-                    if clause.gate
+                    if clause.gate and not self.waits_for(clause, node)
                     for part in self.inventory.parts(clause.per)
                     if part.node == node.name and self.verdict(clause, part).outcome is Outcome.FAIL
                 ),
@@ -199,7 +199,8 @@ class Findings:
         if taken.problem:
             return {}
         key = key_of(probe.name, scope.name)
-        boots = {_boot_of(result, getattr(probe, "document", probe.name)) for result in taken.results} - {None, node.boot_id}
+        document: str = getattr(probe, "document", probe.name)
+        boots = {_boot_of(result, document) for result in taken.results} - {None, node.boot_id}
         # Where the node itself could not be read, nothing says which boot is the right one, and the run is INCOMPLETE.
         if boots and (node.boot_id or node.name not in self.inventory.problems):
             other = next(iter(boots)) or "nobody knows which"
