@@ -15,6 +15,7 @@ import msgspec
 from pytest_gpuready import __version__
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.lease import Lease, default_path
+from pytest_gpuready.campaign.progress import Progress, Screen, Shown
 from pytest_gpuready.campaign.run import Identity, Run, ended, join_run, open_run
 from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.certificate import background
@@ -68,14 +69,14 @@ class Settings:
 class Acceptance:
     """An open run: inventory and profile are known, measurements are taken when asked for."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Open the run.
+    def __init__(self, settings: Settings, screen: Screen | None = None) -> None:
+        """Open the run; long commands are shown on the screen while they run.
 
         Raises:
             GpuReadyError: a file is wrong, the node is leased to another run, or the directory cannot be used.
         """
         self.settings = settings
-        transport = self._transport()
+        transport = self._transport(screen)
         declared = settings.site or (transport.site if isinstance(transport, Replay) else None)
         self.site: Site | None = load_site(declared) if declared else None
         name = self._node_name(transport)
@@ -170,17 +171,17 @@ class Acceptance:
 
     # --- opening -------------------------------------------------------------------------------------------------
 
-    def _transport(self) -> Transport:
+    def _transport(self, screen: Screen | None) -> Transport:
         settings = self.settings
         if settings.replay:
             if settings.record:
                 raise InventoryError("expected --gpuready-replay or --gpuready-record, found both; record a real node")
             return Replay(BUILT_IN.get(settings.replay) or Path(settings.replay))
         if not settings.record:
-            return Local()
+            return _local(screen)
         if not settings.joined and (settings.record / "recording.json").exists():
             raise InventoryError(f"expected no recording in {settings.record} yet, found one; choose another directory")
-        return Recording(Local(), settings.record, site=settings.site)
+        return Recording(_local(screen), settings.record, site=settings.site)
 
     def _node_name(self, transport: Transport) -> str:
         if not isinstance(transport, Replay):
@@ -301,6 +302,14 @@ class Acceptance:
             basis=f"{self.basis} {self.basis_note}".strip(),
             burn=self.settings.burn,
         )
+
+
+def _local(screen: Screen | None) -> Transport:
+    """This machine, with a screen for what takes long."""
+    if screen is None:
+        return Local()
+    progress = Progress(screen)
+    return Shown(Local(progress=progress.said), progress)
 
 
 def _take_first(probes: Sequence[Probe], node: Node, transport: Transport) -> dict[str, Taken]:

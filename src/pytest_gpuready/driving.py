@@ -26,6 +26,7 @@ from pytest_gpuready.judge import Found
 from pytest_gpuready.model import Clause, Outcome, Part, Verdict
 from pytest_gpuready.model.units import show
 from pytest_gpuready.profiles.metrics import AFTER_LOAD
+from pytest_gpuready.screen import screen_of
 from pytest_gpuready.transport.replay import BUILT_IN
 
 INCOMPLETE = 20
@@ -64,7 +65,7 @@ def open_driving(config: pytest.Config, level: int | None) -> Driving:
             INCOMPLETE,
         )
     try:
-        driving = Driving(config, Acceptance(settings))
+        driving = Driving(config, Acceptance(settings, screen_of(config)))
     except LeaseError as error:
         pytest.exit(f"gpuready: INCOMPLETE: {error}", INCOMPLETE)
     except GpuReadyError as error:

@@ -35,6 +35,9 @@ GRACE_S = 2.0
 ALIVE_S = 1.0
 """How often `progress` hears that a command still runs."""
 
+ENDING = "ending"
+"""What `progress` hears as True when the person has pressed Ctrl-C and the command has its grace."""
+
 _CHUNK = 65536
 
 Progress = Callable[[Command, dict[str, object]], None]
@@ -138,6 +141,7 @@ class Local:
                         raise
                     interrupted = True
                     child.tell()
+                    self._progress(child.command, {ENDING: True})
         child.stderr += lines.rest()
         return interrupted
 

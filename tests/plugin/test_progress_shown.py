@@ -1,0 +1,91 @@
+"""Progress reaches the person through pytest's own terminal: captured or not, quiet, in a worker, in a log."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# A test that runs a long command as the plug-in does; what it says beside its progress is captured.
+LONG = """
+from pytest_gpuready.acceptance import _local
+from pytest_gpuready.model import Command
+from pytest_gpuready.screen import screen_of
+
+SCRIPT = '''echo 'gpuready-progress {"power_w": [612, 698], "temperature_c": [58, 66]}' >&2; echo mine >&2'''
+
+def test_first():
+    pass
+
+def test_long(request):
+    print("captured")
+    transport = _local(screen_of(request.config))
+    command = Command(node="n", argv=("sh", "-c", SCRIPT), timeout_s=20, says="DCGM pcie", typical_s=15.0)
+    result = transport.run(command)
+    assert result.stderr == "mine\\n"
+    print("captured too")
+"""
+
+LINES = ["gpuready: DCGM pcie, about 0:15", "gpuready: DCGM pcie ended after 0:00"]
+PLAIN = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:html", "-p", "no:metadata")
+
+
+@pytest.mark.parametrize("capture", [(), ("-s",), ("--capture=sys",)])
+def test_a_log_gets_lines_of_their_own(pytester: pytest.Pytester, capture: tuple[str, ...]) -> None:
+    """Whatever pytest captures, start and end stand in the log, each in a line, and nothing in place."""
+    pytester.makepyfile(LONG)
+    result = pytester.runpytest_inprocess(*PLAIN, *capture)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(LINES)
+    assert "\r" not in result.stdout.str()
+    assert ("captured" in result.stdout.str()) == (capture == ("-s",))
+
+
+@pytest.mark.parametrize("arguments", [("-q",), ("-n", "1"), ("-p", "no:terminal")])
+def test_where_nobody_asked_or_nobody_sees_nothing_is_shown(
+    pytester: pytest.Pytester, arguments: tuple[str, ...]
+) -> None:
+    """A quiet log gets no lines, a worker of xdist has no terminal: both run as before."""
+    pytester.makepyfile(LONG)
+    run = pytester.runpytest_subprocess if "-n" in arguments else pytester.runpytest_inprocess
+    result = run(*PLAIN, *arguments)
+    assert result.ret == 0
+    assert "DCGM pcie" not in result.stdout.str() + result.stderr.str()
+
+
+def on_a_terminal(folder: Path, *arguments: str) -> str:
+    """All that pytest writes to a terminal of 60 columns."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "60", "NO_COLOR": "1"}
+    argv = [sys.executable, "-m", "pytest", *PLAIN, *arguments]
+    with subprocess.Popen(argv, cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        wrote = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            wrote += piece
+        assert process.wait(60) == 0
+    os.close(ours)
+    return wrote.decode()
+
+
+@pytest.mark.parametrize("arguments", [(), ("-q",), ("-s",)])
+def test_a_terminal_gets_one_line_in_place(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    """The line begins on its own, is rewritten with the readings, no wider than the terminal, and ends as a line."""
+    pytester.makepyfile(LONG)
+    wrote = on_a_terminal(pytester.path, *arguments)
+    pieces = wrote.split("\r\x1b[K")
+    assert pieces[0].endswith("\n")
+    assert pieces[1] == "gpuready: DCGM pcie  0:00 of about 0:15"
+    assert "gpuready: DCGM pcie  0:00 of about 0:15  612-698 W  58-66 C"[:59] in pieces
+    assert pieces[-1].startswith("gpuready: DCGM pcie ended after 0:00\r\n")
+    assert "2 passed" in pieces[-1]
