@@ -14,7 +14,7 @@ from pytest_gpuready.audit.expect import Expectations
 from pytest_gpuready.audit.report import Finding
 
 WHOLE_AT_MOST = 32 * 2**20
-"""Bytes that `text` gives at most; tools with longer output are read line by line."""
+"""Bytes of an output that is read as a whole; a longer one is refused. Other outputs are read line by line."""
 LINE_AT_MOST = 64 * 1024
 HEAD = 64 * 1024
 
@@ -61,9 +61,11 @@ class Reader:
     """How one tool's output is recognised and read.
 
     `recognise` looks at the first 64 KiB and says how sure it is, 0 to 100 (0: not this tool); it must not be fooled
-    by another tool's output quoted in a log. `read` gets the whole input.
+    by another tool's output quoted in a log. `read` gets the whole input; `whole`: it reads that in one piece, so that
+    an input of more than 32 MiB is refused before.
     """
 
     tool: str
     recognise: Callable[[str], int]
     read: Callable[[Given], Reading]
+    whole: bool = False

@@ -38,5 +38,5 @@ def _finding(finding: Finding) -> str:
 
 
 def _plain(line: str) -> str:
-    clean = "".join(c if c.isprintable() else " " for c in line).rstrip()
+    clean = (line if line.isprintable() else "".join(c if c.isprintable() else " " for c in line)).rstrip()
     return clean if len(clean) <= _LINE_AT_MOST else clean[: _LINE_AT_MOST - 3] + "..."

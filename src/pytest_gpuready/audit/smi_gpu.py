@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pytest_gpuready.audit.expect import Expectations
 from pytest_gpuready.audit.products import PCI_ID, pci_id
 from pytest_gpuready.audit.report import Finding, Outcome
-from pytest_gpuready.audit.smi_link import link
+from pytest_gpuready.audit.smi_link import BUSY, link
 from pytest_gpuready.parse.smi_values import Cell, SmiGpu
 
 OWN = "the tool's own verdict"
@@ -47,7 +47,20 @@ def gpu_findings(gpu: SmiGpu, expect: Expectations) -> Iterator[Finding]:
     yield from link(gpu, expect)
     yield from _fabric(gpu, expect)
     yield from _settings(gpu, expect)
-    yield from _shown(gpu)
+    yield from shown(gpu)
+
+
+_SHOWN = (
+    "timestamp", "temperature.", "pcie.replay_counter", "utilization.", "power.draw", "memory.", "clocks.current.",
+    "clocks.sm", "clocks.gr", "clocks.mem",
+)  # fmt: skip
+State = tuple[object, ...]
+
+
+def state(gpu: SmiGpu) -> State:
+    """Everything that `gpu_findings` judges: two samples of a GPU with equal states differ in what is `shown` alone."""
+    told = [(n, c.kind if n.startswith(_SHOWN) else c.text) for n, c in gpu.cells.items()]
+    return (*told, (gpu.number("utilization.gpu") or 0) >= BUSY, _capped_far_below(gpu))
 
 
 def active_reasons(gpu: SmiGpu) -> list[str] | None:
@@ -365,7 +378,8 @@ def _model(gpu: SmiGpu, name: Cell, model: str | None, source: str) -> Finding:
     )
 
 
-def _shown(gpu: SmiGpu) -> Iterator[Finding]:
+def shown(gpu: SmiGpu) -> Iterator[Finding]:
+    """Values that are not judged."""
     drawn = power(gpu)
     if drawn is not None:
         yield Finding(metric="gpu.power", outcome="observed", part=gpu.part, value=plain(drawn), unit="W")

@@ -13,6 +13,8 @@ from pytest_gpuready.audit.expect import Expectations
 from pytest_gpuready.audit.report import Finding, Outcome
 from pytest_gpuready.parse.smi_values import SmiGpu
 
+BUSY = 50
+"""Per cent of utilization from which a GPU is taken as loaded."""
 _GEN = "pcie.link.gen."
 _WIDTH = "pcie.link.width."
 
@@ -26,7 +28,7 @@ def asleep(gpu: SmiGpu, under_load: bool | None) -> bool | None:
     busy = gpu.number("utilization.gpu")
     if deep or bit:
         return True
-    if busy is not None and busy >= 50:
+    if busy is not None and busy >= BUSY:
         return False
     if deep is False or bit is False or under_load:
         return False

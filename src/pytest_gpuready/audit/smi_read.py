@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pytest_gpuready.audit.nvlink_judge import counts, has_status, nvlink_findings
 from pytest_gpuready.audit.reader import Given, Reading
 from pytest_gpuready.audit.report import Finding, Outcome, worst
-from pytest_gpuready.audit.smi_gpu import OWN, gpu_findings
+from pytest_gpuready.audit.smi_gpu import OWN, State, gpu_findings, shown, state
 from pytest_gpuready.audit.smi_said import exit_findings, said_findings
 from pytest_gpuready.audit.smi_sections import sections
 from pytest_gpuready.audit.topo_judge import answers_links, topo_findings
@@ -20,11 +20,14 @@ from pytest_gpuready.parse.smi_messages import Message
 from pytest_gpuready.parse.smi_q import smi_q
 from pytest_gpuready.parse.smi_table import smi_listed, smi_table
 from pytest_gpuready.parse.smi_tree import SmiLog
-from pytest_gpuready.parse.smi_values import Cell, SmiGpu
+from pytest_gpuready.parse.smi_values import SmiGpu
 from pytest_gpuready.parse.smi_xml import smi_xml
 from pytest_gpuready.parse.topo import topology
 
 _LINES_AT_MOST = 100_000
+_FINDINGS_AT_MOST = 20_000
+"""Beyond this, findings of the same part are folded together: a log of the same command for days says little new."""
+_FOLDED_AT_MOST = 100_000
 _MESSAGES_AT_MOST = 500
 _CONTEXT = {"under_load", "bare_metal", "gpus_per_node", "window_start"}
 _METRIC = {
@@ -57,8 +60,15 @@ class SmiReading:
     def reading(self, tool: str) -> Reading:
         """The reading under the name of one tool."""
         names = queried(self._given.command)
+        room = _FINDINGS_AT_MOST
         for kind, lines in sections(self._given.lines()):
             self._section(kind, lines, names)
+            if len(self._findings) > room:
+                self._findings = folded(self._findings)
+                room = max(_FINDINGS_AT_MOST, 2 * len(self._findings))
+            if len(self._findings) > _FOLDED_AT_MOST:
+                self._unsure(f"more than {_FOLDED_AT_MOST} different findings: what follows was not read")
+                break
         self._findings += said_findings(self._messages, self._expect)
         self._answered |= {f.metric for f in self._findings}
         self._findings += exit_findings(self._given, self._findings)
@@ -194,7 +204,8 @@ class SmiReading:
     def _rows(self, text: Iterator[str], names: Sequence[str]) -> None:
         seen: dict[str, SmiGpu] = {}
         merged: dict[tuple[str, str], Finding] = {}
-        latest: dict[str, dict[str, Cell]] = {}
+        states: dict[str, State] = {}
+        latest: dict[str, SmiGpu] = {}
         unread = 0
         rows = (line for line in text if line.strip())
         for number, row in numbered(rows, names):
@@ -206,14 +217,15 @@ class SmiReading:
             self._version = self._version or row.word("driver_version")
             name = key(row, number)
             seen.setdefault(name, row)
-            if latest.get(name) == (told := {n: c for n, c in row.cells.items() if n != "timestamp"}):
-                continue  # the same sample again says nothing new
-            latest[name] = told
-            for finding in gpu_findings(row, self._expect):
-                place = (finding.metric, finding.part)
-                merged[place] = _merge(merged[place], finding) if place in merged else finding
+            judged, latest[name] = state(row), row
+            if judged == states.get(name):
+                continue  # only what is shown has changed, and the latest of that is added in the end
+            states[name] = judged
+            _add(merged, gpu_findings(row, self._expect))
             if len(seen) > 4096:
                 raise ParseError("nvidia-smi CSV: expected at most 4096 GPUs, found more")
+        for row in latest.values():
+            _add(merged, shown(row))
         self._count(len(seen), bool(unread), tuple(seen.values()))
         self._findings += merged.values()
         self._gaps(tuple(seen.values()))
@@ -313,6 +325,20 @@ class SmiReading:
             yield "NVLink errors: counters since the driver was loaded; only their growth under load says something"
         if "topo" in self._kinds:
             yield "topology: shows what is configured, not that it carries traffic"
+
+
+def folded(findings: Sequence[Finding]) -> list[Finding]:
+    """One finding for each metric, part, outcome and suspect: the latest."""
+    kept: dict[tuple[str, str, str, str], Finding] = {}
+    for finding in findings:
+        kept[finding.metric, finding.part, finding.outcome, finding.suspect] = finding
+    return list(kept.values())
+
+
+def _add(merged: dict[tuple[str, str], Finding], more: Iterable[Finding]) -> None:
+    for finding in more:
+        place = (finding.metric, finding.part)
+        merged[place] = _merge(merged[place], finding) if place in merged else finding
 
 
 def _merge(before: Finding, now: Finding) -> Finding:

@@ -100,7 +100,7 @@ def _progress(burn: Burn, found: re.Match[str]) -> None:
         gpu.processed = max(gpu.processed, int(processed[:18]))
         gpu.errors = max(gpu.errors, int(wrong[:18]))
         gpu.died = gpu.died or "DIED" in note or int(processed[:18]) < 0
-        if gflops.lstrip("-").isdigit():
+        if gflops.lstrip("-").isdecimal():
             gpu.gflops = float(gflops[:18])
         if index < len(temperatures) and temperatures[index]:
             gpu.hottest_celsius = max(gpu.hottest_celsius or 0, int(temperatures[index][:6]))

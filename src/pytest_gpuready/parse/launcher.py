@@ -98,6 +98,8 @@ class Launcher:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.left_out = 0
+        """Events beyond the bound, which are not in `events`."""
         self.allocated: bool = False
         self._paragraph: list[str] = []
 
@@ -132,8 +134,6 @@ class Launcher:
             self._add(_of_paragraph(joined))
 
     def _add(self, event: Event) -> None:
-        if len(self.events) >= EVENTS_AT_MOST:
-            return
         for index, known in enumerate(self.events):
             same_job = event.step and known.step and event.step.split(".")[0] == known.step.split(".")[0]
             if event.kind == known.kind and event.node == known.node and event.reason == known.reason and (
@@ -142,7 +142,10 @@ class Launcher:
                 if len(event.step) > len(known.step):
                     self.events[index] = event
                 return
-        self.events.append(event)
+        if len(self.events) < EVENTS_AT_MOST:
+            self.events.append(event)
+        else:
+            self.left_out += 1
 
 
 def _rule(text: str) -> bool:
@@ -178,7 +181,7 @@ def _made(kind: str, text: str, found: re.Match[str]) -> Event:
         kind=kind,
         text=text[:500],
         node=(said.get("node") or "").rstrip(",;"),
-        rank=int(rank[:9]) if rank.isdigit() else None,
+        rank=int(rank[:9]) if rank.isdecimal() else None,
         signal=int(said["signal"][:6]) if said.get("signal") else None,
         exit_code=int(said["exit"][:9]) if said.get("exit") else None,
         reason=(said.get("reason") or "").strip()[:200],

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pytest_gpuready.errors import ParseError
-from pytest_gpuready.parse.launcher import Event, Launcher
+from pytest_gpuready.parse.launcher import EVENTS_AT_MOST, Event, Launcher
 from pytest_gpuready.parse.nccl_lines import Message, split
 from pytest_gpuready.parse.nccl_log import NcclLog
-from pytest_gpuready.parse.nccl_tests import Run, Tables
+from pytest_gpuready.parse.nccl_tests import RUNS_AT_MOST, Run, Tables
 
 ERRORS_AT_MOST = 100
 WORDS_AT_MOST = 10_000
@@ -52,6 +52,8 @@ class Terminal:
     words: list[str] = field(default_factory=list)
     collective: str = ""
     launcher_lines: int = 0
+    left_out: list[str] = field(default_factory=list)
+    """What there was more of than is kept, in words."""
 
     @property
     def empty(self) -> bool:
@@ -60,7 +62,7 @@ class Terminal:
 
 
 def terminal(lines: Iterable[str], *, silent: bool = False) -> Terminal:
-    """Read a terminal in one pass; rows, warnings and events are kept up to a bound, messages are counted.
+    """Read a terminal in one pass; runs, warnings and events are kept up to a bound, messages are counted.
 
     `silent`: lone words are an answer too, as of a launcher to which nothing happened.
 
@@ -74,6 +76,9 @@ def terminal(lines: Iterable[str], *, silent: bool = False) -> Terminal:
         elif not tables.take(line):
             _plain(line.text.strip(), seen, launcher)
     seen.events = launcher.close()
+    for more, kept in ((tables.left_out, f"{RUNS_AT_MOST} runs"), (launcher.left_out, f"{EVENTS_AT_MOST} events")):
+        if more:
+            seen.left_out.append(f"{more} more than the first {kept}, which alone were read")
     seen.runs = [run for run in tables.close() if run.columns or run.ranks or run.config]
     if seen.empty and not seen.launcher_lines and not (silent and seen.words):
         raise ParseError(

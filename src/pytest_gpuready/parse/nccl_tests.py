@@ -29,7 +29,7 @@ _VERSION = re.compile(r"#\s*nccl-tests version (\S+)(?:.*nccl-library=(\d+))?")
 _NAME = re.compile(r"#\s*Collective test starting: (?:\S*/)?(\w+?)_perf")
 _OUT_OF_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)\s*$")
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*([-+.\w]+)\s*(OK|FAILED)?\s*$")
-_REDUCED = re.compile(r"#\s*Reducing maxBytes to (\d+)")
+_REDUCED = re.compile(r"#\s*Reducing maxBytes to (\d{1,18})(?!\d)")
 _ERROR_SAID = re.compile(r"#\s*error: (.+)")
 _GOES_ON = re.compile(r"[a-z\d.\[\]/NA-]+(?:\s+(?:[a-z]\w*|-?[\d.]+(?:e[-+]\d+)?|N/A|\[\d+\]))*")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -115,6 +115,8 @@ class Tables:
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
+        self.left_out = 0
+        """Runs beyond the bound, which are not in `runs`."""
         self._open: dict[str, Run] = {}
 
     def take(self, line: Plain) -> bool:
@@ -140,6 +142,8 @@ class Tables:
             self._open[label] = run
             if len(self.runs) < RUNS_AT_MOST:
                 self.runs.append(run)
+            else:
+                self.left_out += 1
         return run
 
     def _comment(self, label: str, text: str) -> bool:
@@ -253,7 +257,7 @@ def _row_begins(text: str, run: Run) -> bool:
     if not run.columns:
         return False
     head = text.split(None, 1)[0]
-    return head[0].isdigit() or (bool(run.partial) and _GOES_ON.fullmatch(text) is not None)
+    return head[0].isdecimal() or (bool(run.partial) and _GOES_ON.fullmatch(text) is not None)
 
 
 def _drop_partial(run: Run) -> None:
@@ -272,7 +276,7 @@ def _row_of(words: list[str], columns: tuple[str, ...]) -> Row | None:
         if name != "timestamp":
             (halves[-1] if halves else shared)[name] = word
     size, count = shared.get("size", ""), shared.get("count", "")
-    if not (size.isdigit() and count.isdigit() and len(size) < 19 and len(count) < 19) or not halves:
+    if not (size.isdecimal() and count.isdecimal() and len(size) < 19 and len(count) < 19) or not halves:
         return None
     made = [_half(half, int(size)) for half in halves]
     whole = tuple(half for half in made if half is not None)

@@ -61,7 +61,8 @@ def csv_row(line: str, names: Sequence[str]) -> SmiGpu:
         ParseError: the row has more or fewer values than the header has names, or an index or address is none.
     """
     try:
-        values = next(iter(csv.reader([line], skipinitialspace=True, strict=True)), [])
+        plain = '"' not in line and "\0" not in line
+        values = line.split(",") if plain else next(iter(csv.reader([line], skipinitialspace=True, strict=True)), [])
     except csv.Error as error:
         raise ParseError(f"nvidia-smi CSV: expected a row of {len(names)} values, found {line[:60]!r}") from error
     if len(values) != len(names):

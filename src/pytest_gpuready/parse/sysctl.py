@@ -8,7 +8,7 @@ language of the host; the path is not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pytest_gpuready.errors import ParseError
@@ -66,18 +66,28 @@ def parse_sysctl(lines: Iterable[str]) -> Sysctls:
     twice: set[str] = set()
     messages: list[str] = []
     applied = False
+    known: dict[str, str] = {}
     for line in lines:
-        if _PROGRAM.match(line.strip()):
+        name, equals, rest = line.partition(" = ")
+        if equals and name in known:
+            path, value = known[name], " ".join(rest.split())
+        elif _PROGRAM.match(line.strip()):
             _error(line.strip(), missing, messages)
+            _bounded(values, missing)
+            continue
         elif _APPLYING.match(line):
             applied = True
+            continue
         elif found := _VALUE.match(line):
             path, value = path_of(found["key"]), " ".join(found["value"].split())
-            if not applied and values.get(path, value) != value:
-                twice.add(path)
-            values[path] = value
-        if len(values) + len(missing) > KEYS_AT_MOST:
-            raise ParseError(f"sysctl: expected at most {KEYS_AT_MOST} keys, found more; audit fewer at once")
+            if found["key"] == name:
+                known[name] = path
+        else:
+            continue
+        if not applied and values.get(path, value) != value:
+            twice.add(path)
+        values[path] = value
+        _bounded(values, missing)
     if not values and not missing and not messages:
         raise ParseError("sysctl: expected 'key = value' or 'sysctl: ...', found neither; run sysctl again")
     return Sysctls(
@@ -87,6 +97,11 @@ def parse_sysctl(lines: Iterable[str]) -> Sysctls:
         messages=tuple(messages),
         applied=applied,
     )
+
+
+def _bounded(values: Mapping[str, str], missing: Mapping[str, Missing]) -> None:
+    if len(values) + len(missing) > KEYS_AT_MOST:
+        raise ParseError(f"sysctl: expected at most {KEYS_AT_MOST} keys, found more; audit fewer at once")
 
 
 def _error(line: str, missing: dict[str, Missing], messages: list[str]) -> None:

@@ -129,10 +129,10 @@ def _read_gpu_burn(given: Given) -> Reading:
 
 READERS: tuple[Reader, ...] = (
     Reader(tool="nccl-tests-text", recognise=_nccl_tests, read=_read_nccl_tests),
-    Reader(tool="nccl-tests-json", recognise=_nccl_json, read=_read_nccl_json),
+    Reader(tool="nccl-tests-json", recognise=_nccl_json, read=_read_nccl_json, whole=True),
     Reader(tool="nccl-debug-log", recognise=_nccl_log, read=_read_nccl_log),
     Reader(tool="launcher", recognise=_launcher, read=_read_launcher),
-    Reader(tool="iperf3", recognise=_iperf3, read=_read_iperf3),
-    Reader(tool="nvbandwidth", recognise=_nvbandwidth, read=_read_nvbandwidth),
+    Reader(tool="iperf3", recognise=_iperf3, read=_read_iperf3, whole=True),
+    Reader(tool="nvbandwidth", recognise=_nvbandwidth, read=_read_nvbandwidth, whole=True),
     Reader(tool="gpu-burn", recognise=_gpu_burn, read=_read_gpu_burn),
 )

@@ -17,4 +17,4 @@ def _is_docker(head: str) -> int:
     return 80 if re.search(r"^\s{2,}(image|build|container_name):", head, re.M) else 0
 
 
-READERS: tuple[Reader, ...] = (Reader(tool="docker", recognise=_is_docker, read=late("docker")),)
+READERS: tuple[Reader, ...] = (Reader(tool="docker", recognise=_is_docker, read=late("docker"), whole=True),)

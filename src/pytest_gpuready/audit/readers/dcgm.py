@@ -52,11 +52,13 @@ def _later(module: str, function: str) -> Callable[[Given], Reading]:
     return read
 
 
+_WHOLE = ("read_diag", "read_health")
+
 READERS: tuple[Reader, ...] = tuple(
-    Reader(tool=tool, recognise=_sure(tool), read=_later(module, function))
+    Reader(tool=tool, recognise=_sure(tool), read=_later(module, function), whole=function in _WHOLE)
     for tool, module, function in (
-        ("dcgmi-diag-json", "dcgm_diag", "read"),
-        ("dcgmi-diag-text", "dcgm_diag", "read"),
+        ("dcgmi-diag-json", "dcgm_diag", "read_diag"),
+        ("dcgmi-diag-text", "dcgm_diag", "read_diag"),
         ("dcgmi-nvlink", "dcgm_nvlink", "read"),
         ("dcgmi-health", "dcgm_state", "read_health"),
         ("dcgmi-discovery", "dcgm_state", "read_discovery"),

@@ -16,7 +16,7 @@ from pytest_gpuready.parse.dcgm_run import DiagRun
 _BY_EXIT = {1: "the command line of dcgmi", 254: "the command line of dcgmi"}
 
 
-def read(given: Given) -> Reading:
+def read_diag(given: Given) -> Reading:
     """Every finding on the run, then what it does not cover."""
     text, whole = given.text()
     wish = asked(given.command)

@@ -149,9 +149,11 @@ def _count(seen: LinkStates, expect: Expectations, *, nothing: bool) -> list[Fin
 
 def _counters(given: Given) -> tuple[list[Finding], tuple[str, ...]]:
     text, whole = given.text()
+    if not whole:
+        raise ParseError("dcgmi nvlink -e: expected at most 32 MiB, found more; give the counters of one machine")
     seen = link_counters(text)
     findings = [Finding(metric="nvlink.complete", outcome="not-measured", value=e, suspect=_CUT) for e in seen.errors]
-    if not whole or (not seen.complete and not seen.errors):
+    if not seen.complete and not seen.errors:
         findings.append(Finding(metric="nvlink.complete", outcome="not-measured", suspect=f"{_CUT}: no end"))
     for key, kind in (("max_replay_errors", "replay"), ("max_recovery_errors", "recovery")):
         findings += _limited(seen, given.expect, key, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from pytest_gpuready.audit.asked import unanswered
+from pytest_gpuready.audit.asked import unanswered, unreadable
 from pytest_gpuready.audit.reader import Given, Reading
 from pytest_gpuready.audit.readers import launch, nccl_runs, nccl_transport
 from pytest_gpuready.audit.readers.nccl_measured import Measured, factor, metric_of
@@ -363,7 +363,7 @@ def _by_shape(run: Run) -> str:
 
 def _library(code: str) -> str:
     """22809 -> 2.28.9; before 2.9 four digits."""
-    if not code.isdigit():
+    if not code.isdecimal():
         return ""
     number = int(code)
     return (
@@ -379,8 +379,9 @@ def _unread(metric: str, why: str) -> Reading:
 
 def _reading(findings: list[Finding], not_covered: list[str], seen: Terminal) -> Reading:
     versions = sorted({run.version for run in seen.runs if run.version})
+    more = [unreadable("nccl.readable", f"{says}; audit fewer runs at once") for says in seen.left_out]
     return Reading(
-        findings=tuple(findings),
+        findings=(*findings, *more),
         tool_version=", ".join(versions) or ", ".join(sorted(name for name in seen.log.versions if name))[:80],
         not_covered=tuple(not_covered),
     )
