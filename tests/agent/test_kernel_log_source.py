@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytest_gpuready.agent import kernel_log as source
-from pytest_gpuready.agent.kernel_log import Record, journal_records, kernel_log, kmsg_records, relevant
-from pytest_gpuready.parse.kernel_log import xids
+from pytest_gpuready.agent.kernel_lines import Record, keep, relevant
+from pytest_gpuready.agent.kernel_log import journal_records, kernel_log, kmsg_records
+from pytest_gpuready.parse.kernel_log import sxids, xids
 
 NO_JOURNAL = ("gpuready-no-such-journal",)
 
@@ -190,6 +191,54 @@ def test_storm_does_not_wash_away_an_uncorrected_error(single: str) -> None:
     kept = relevant([Record(0, 0.0, single), *storm])
     assert len(kept) == 2000
     assert kept[0].text == single
+
+
+def test_xids_of_others_do_not_crowd_out_one_of_ours(tmp_path: Path) -> None:
+    """2,500 remote procedure calls, each with an xid of its own, weigh nothing: before and behind them ours is kept."""
+    calls = [f"6,{n},{n}000,-;RPC: {n} xid 0x{n:08x} call_decode result 0" for n in range(2, 2502)]
+    ours = "NVRM: Xid (PCI:0000:19:00): 79, pid=1234, name=python, GPU has fallen off the bus."
+    for first, last in ((1, 0), (0, 1)):
+        records = ["6,0,0,-;Linux version 6.8.0", f"6,1,1000,-;{ours if first else 'usb'}", *calls]
+        log = kernel_log(kmsg(tmp_path / "kmsg", *records, f"6,2502,9,-;{ours if last else 'usb'}"), NO_JOURNAL)
+        assert [(x.number, x.bdf) for x in xids(log.lines)] == [(79, "0000:19:00.0")]
+        assert (log.complete, log.total_lines) == (True, 2503)
+
+
+def test_a_log_with_more_errors_than_are_kept_is_not_complete(tmp_path: Path) -> None:
+    """Where a line about an error had to be dropped nobody knows any more that there was none of another kind."""
+    storm = [f"3,{n},{n}000,-;NVRM: Xid (PCI:0000:4d:00): 31, pid={n}, name=x" for n in range(1, 2502)]
+    log = kernel_log(kmsg(tmp_path / "kmsg", "5,0,0,-;Linux version 6.8.0", *storm), NO_JOURNAL)
+    assert (log.complete, len(log.lines)) == (False, 2000)
+    fits = kernel_log(kmsg(tmp_path / "fits", "5,0,0,-;Linux version 6.8.0", *storm[:2000]), NO_JOURNAL)
+    assert (fits.complete, len(fits.lines)) == (True, 2000)
+
+
+def test_a_fatal_event_is_another_kind_than_the_same_number_not_fatal() -> None:
+    """Of one number and switch the first fatal line is kept among thousands that are not, and so is a second Xid."""
+    storm = [
+        Record(n, n / 10, f"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link {n % 64} a{n}")
+        for n in range(3000)
+    ]
+    storm[5] = Record(5, 0.5, "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Fatal, Link 30")
+    storm[6] = Record(6, 0.6, "NVRM: Xid (PCI:0000:19:00): 31, pid=1")
+    storm[7] = Record(7, 0.7, "NVRM: Xid (PCI:0000:19:00): 31, pid=1, fault NVRM: Xid (PCI:0000:19:00): 48, DBE")
+    kept = keep(storm)
+    assert [event.link for event in sxids(kept.lines) if event.fatal] == [30]
+    assert [xid.number for xid in xids(kept.lines)] == [31, 31, 48]
+    assert kept.lost == 1000
+
+
+@pytest.mark.parametrize("filler", [0, 380, 450, 470, 490, 498, 700, 1400])
+def test_an_xid_behind_the_cut_is_kept(filler: int) -> None:
+    """Wherever in a long record an Xid stands, it is kept whole, once, with number and address."""
+    data = (
+        f"6,1,1,-;NVRM: GPU0 {'x' * filler}\n"
+        "6,2,2,+; NVRM: Xid (PCI:0000:19:00): 79, pid=1, GPU has fallen off the bus.\n"
+        f"6,3,3,+;{'y' * 900} Xid 48 on GPU 0000:2a:00.0\n"
+    )
+    lines = relevant(kmsg_records(data.encode()))
+    assert [(x.number, x.bdf) for x in xids(lines)] == [(79, "0000:19:00.0"), (48, "0000:2a:00.0")]
+    assert max(len(line.text) for line in lines) <= 500
 
 
 @pytest.mark.parametrize(

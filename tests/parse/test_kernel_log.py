@@ -256,3 +256,26 @@ def test_a_failed_start_without_an_address() -> None:
         LogLine(t=5.1, text=bare),
     ]
     assert [x.bdf for x in xids(near)] == ["0000:3b:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        (["pcieport 0000:00:01.0: AER: nvme 0000:01:00.0 has fallen off the bus"], []),
+        (["mlx5_core 0000:3b:00.0: PCIe Bus Error: device fallen off the bus"], []),
+        (
+            [
+                "NVRM: Xid (PCI:0000:19:00): 31, pid=1",
+                "pcieport 0000:00:01.0: nvme 0000:01:00.0 has fallen off the bus",
+            ],
+            [],
+        ),
+        (["NVRM: GPU at PCI:0000:19:00: GPU-0", "pcieport 0000:18:00.0: 0000:19:00.0 has fallen off the bus"], [79]),
+        (["NVRM: The NVIDIA GPU 0000:19:00.0", "fallen off the bus and is not responding to commands."], [79]),
+        (["nvidia 0000:19:00.0: GPU has fallen off the bus"], [79]),
+        (["NVRM: GPU 0000:19:00.0: GPU has fallen off the bus."], [79]),
+    ],
+)
+def test_what_else_falls_off_the_bus(texts: list[str], found: list[int]) -> None:
+    """A disk or network card that fell off the bus is no GPU: the driver says so, or a near line of it names it."""
+    assert [xid.number for xid in xids(lines(*texts)) if xid.hardware] == found

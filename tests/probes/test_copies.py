@@ -485,7 +485,7 @@ def test_events_count_whatever_else_is_missing():
     ("changed", "says"),
     [
         ({"log_after": None}, "expected the kernel log after the copies, found none in the document"),
-        ({"log_after": log(complete=False)}, "with gaps or without their beginning"),
+        ({"log_after": log(complete=False)}, "with gaps, without their beginning"),
         ({"log_after": log(total_lines=0)}, "found 0 lines from /dev/kmsg"),
         ({"log_after": log(problem="/dev/kmsg: Operation not permitted")}, "found: /dev/kmsg: Operation not permitted"),
         ({"problem": "cuInit: nothing", "copies": []}, "cuInit: nothing"),

@@ -5,8 +5,9 @@ its beginning, and an Xid may have gone with it. Then, or where kmsg may not be 
 are there the lines of both are kept. A record of several lines becomes one line here, so that what belongs together
 stays together.
 
-`complete` is said only of what was read to its end, from the kernel's own first line on and without a gap: a journal
-that ends before the ring begins, that stopped with an error or was cut leaves a gap.
+`complete` is said only of what was read to its end, from the kernel's own first line on and without a gap, and of which
+no line about an error was dropped: a journal that ends before the ring begins, that stopped with an error or was cut
+leaves a gap.
 """
 
 from __future__ import annotations
@@ -21,42 +22,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_gpuready.model.agent_doc import KernelLog, LogLine
+from pytest_gpuready.agent.kernel_lines import Record, keep
+from pytest_gpuready.model.agent_doc import KernelLog
 
 KMSG = Path("/dev/kmsg")
 JOURNAL = ("journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager")
 JOURNAL_NAME = "journalctl -k -b"
 DEADLINE_S = 20.0
 LARGEST = 64 * 2**20
-MOST_LINES = 2000
-LONGEST_LINE = 500
-
-RELEVANT = re.compile(
-    r"NVRM|nvidia|S?Xid\b|nvswitch|rm_?init_?adapter|\bAER\b|pcieport|PCIe Bus Error|"
-    r"available PCIe bandwidth|insufficient power on the PCIe",
-    re.IGNORECASE,
-)
-# Never dropped in favour of others: errors by number, a GPU that never answered or could not be started, and
-# uncorrected PCIe errors: corrected ones come in storms.
-WEIGHTY = re.compile(
-    r"\bS?Xid\b|fallen off the bus|The NVIDIA GPU [0-9a-fA-F]+:|rm_?init_?adapter failed|"
-    r"\bUncorrect(?:ed|able)\b|\bDPC: containment",
-    re.IGNORECASE,
-)
-_SAME = re.compile(r"S?Xid\s*[(\[][^)\]]*[)\]]\s*:?\s*\d+", re.IGNORECASE)
 _RECORD = re.compile(r"(\d+),(\d+),(\d+),([^;]*);(.*)", re.DOTALL)
 _JOURNAL_LINE = re.compile(r"\[\s*(\d+\.\d+)\] (?:\S+ )?kernel: (.*)", re.DOTALL)
 _HEX = re.compile(r"\\x([0-9a-fA-F]{2})")
-
-
-class Record(NamedTuple):
-    """One record of the kernel log. `sequence` is -1 where the source does not number them."""
-
-    sequence: int
-    t: float
-    text: str
-    continues: bool = False
-    """True for a fragment that goes on with the record before."""
 
 
 def kernel_log(kmsg: Path = KMSG, journal: Sequence[str] = JOURNAL) -> KernelLog:
@@ -132,42 +108,6 @@ def journal_records(text: str) -> list[Record]:
     return found
 
 
-def relevant(records: Sequence[Record]) -> list[LogLine]:
-    """Lines about GPUs, NVSwitches and PCIe in their order, at most 2,000 of 500 characters.
-
-    Where there are more, weighty lines (errors by number, lost GPUs, uncorrected PCIe errors) go first, and of those
-    the first of each number and address is always kept: a storm on one GPU does not wash away the one Xid of another.
-    """
-    kept: list[tuple[bool, LogLine]] = []
-    before = False
-    for record in records:
-        before = bool(RELEVANT.search(record.text)) or (record.continues and before)
-        if before:
-            line = LogLine(t=round(record.t, 6), text=record.text[:LONGEST_LINE])
-            kept.append((bool(WEIGHTY.search(record.text)), line))
-    if len(kept) <= MOST_LINES:
-        return [line for _, line in kept]
-    return _fewer(kept)
-
-
-def _fewer(kept: Sequence[tuple[bool, LogLine]]) -> list[LogLine]:
-    chosen: set[int] = set()
-    seen: set[str] = set()
-    for at, (weighty, line) in enumerate(kept):
-        match = _SAME.search(line.text) if weighty else None
-        key = match[0] if match else line.text
-        if weighty and key not in seen and len(chosen) < MOST_LINES:
-            seen.add(key)
-            chosen.add(at)
-    for want in (True, False):
-        for at in range(len(kept) - 1, -1, -1):
-            if len(chosen) >= MOST_LINES:
-                break
-            if kept[at][0] is want:
-                chosen.add(at)
-    return [kept[at][1] for at in sorted(chosen)]
-
-
 class Source(NamedTuple):
     """What one source gave. `whole`: from its first record to the end without a gap; `problem` where it gave none."""
 
@@ -234,8 +174,13 @@ def _both(written: Source, ring: Source) -> KernelLog:
 
 
 def _document(source: Source, *, complete: bool) -> KernelLog:
-    records = source.records
-    return KernelLog(source=source.name, complete=complete, total_lines=len(records), lines=relevant(records))
+    kept = keep(source.records)
+    return KernelLog(
+        source=source.name,
+        complete=complete and not kept.lost,
+        total_lines=len(source.records),
+        lines=kept.lines,
+    )
 
 
 def _unescape(text: str) -> str:

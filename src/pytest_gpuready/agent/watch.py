@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from pytest_gpuready.agent.kernel_log import DEADLINE_S, JOURNAL, KMSG, LARGEST, kmsg_records, read_journal, relevant
+from pytest_gpuready.agent.kernel_lines import Record, keep
+from pytest_gpuready.agent.kernel_log import DEADLINE_S, JOURNAL, KMSG, LARGEST, kmsg_records, read_journal
 from pytest_gpuready.agent.watch_readings import COLUMNS, Readings
 from pytest_gpuready.model.agent_doc import LogLine, WatchDoc
 
@@ -170,7 +171,7 @@ class KernelWindow:
         finally:
             os.close(self._handle)
             self._handle = None
-        return relevant(kmsg_records(data))
+        return self._kept(kmsg_records(data))
 
     def _written_since(self) -> list[LogLine]:
         """What the journal has got since; the problem stays unless it is whole at both ends."""
@@ -179,7 +180,13 @@ class KernelWindow:
         after = read_journal(self._journal)
         if after.whole:
             self.problem = ""
-        return relevant([record for record in after.records if record.t > self._until])
+        return self._kept([record for record in after.records if record.t > self._until])
+
+    def _kept(self, records: Sequence[Record]) -> list[LogLine]:
+        kept = keep(records)
+        if kept.lost:
+            self.problem = self.problem or f"{self._path}: {kept.lost} lines about errors more than are kept"
+        return kept.lines
 
     def _drain(self, handle: int) -> bytes:
         """Everything that is there now. What was lost on the way stands in `problem`; the rest is read all the same."""

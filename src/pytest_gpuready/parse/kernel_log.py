@@ -6,7 +6,8 @@ Xid 79; beside a numbered Xid 79 of the same GPU the sentence adds nothing. A GP
 (RmInitAdapter failed) has no number either: it is an event of its own (`NOT_STARTED`), of the hardware class.
 
 Spelling is no excuse either: brackets, blanks and capitals may differ, a line may hold several Xids, and one that
-begins as an Xid or SXid and cannot be read counts as hardware, as fatal.
+begins as an Xid or SXid and cannot be read counts as hardware, as fatal. How each of them begins stands in
+`model.kernel_words`: the agent keeps lines by the same words.
 
 Source of the classes: NVIDIA's Xid catalogue for the meaning; which class counts against the hardware is our rule. A
 number that the table does not list is hardware: what nobody knows is nobody's excuse.
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_gpuready.model.agent_doc import LogLine
+from pytest_gpuready.model.kernel_words import DRIVER, NO_START, OFF_THE_BUS, SXID_BEGINS, xid_begins
 
 HARDWARE, APPLICATION, INFORMATION = "hardware", "application", "information"
 UNREADABLE = 0
@@ -72,10 +74,6 @@ XIDS: dict[int, tuple[str, str]] = {
 }
 
 _ADDRESS = r"(?:PCI:)?([0-9a-fA-F]+:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?"
-_XID_IN_BRACKETS = re.compile(r"(?<![A-Za-z0-9_])Xid(?=\s*[(\[]\s*(?:PCI|[0-9a-f]{4,8}:[0-9a-f]{2}:))", re.IGNORECASE)
-"""Outside the driver's own lines only with a PCI address in the brackets: RPC and file systems have xids too."""
-_XID_BEGINS = re.compile(r"(?<![A-Za-z0-9_])Xid(?=\s*[(\[]|[\s:]+\d)", re.IGNORECASE)
-"""Without brackets only in a line of the driver: other parts of the kernel have an xid of their own."""
 _XID = re.compile(
     rf"Xid\s*[(\[]\s*{_ADDRESS}(?P<mig>[^)\]]*)[)\]]\s*:?\s*(?P<number>[0-9]{{1,9}})(?![0-9])"
     r"(?:, pid=(?P<pid>'<unknown>'|<unknown>|\d+))?(?:, name=(?P<name>[^,]*))?(?:, (?P<text>.*))?",
@@ -83,10 +81,8 @@ _XID = re.compile(
 )
 _BARE_XID = re.compile(r"Xid[\s:]+(?P<number>[0-9]{1,9})(?![0-9])(?P<text>.*)", re.IGNORECASE | re.DOTALL)
 _ANY_ADDRESS = re.compile(rf"(?<![0-9a-fA-F:]){_ADDRESS}")
-_OFF_THE_BUS = re.compile(r"fallen off the bus", re.IGNORECASE)
-_NO_START = re.compile(r"\b(?:RmInitAdapter|rm_init_adapter) failed", re.IGNORECASE)
+_DRIVERS = re.compile(rf"{DRIVER}|\bnvidia\b", re.IGNORECASE)
 _NVRM_ADDRESS = re.compile(rf"NVRM:.*?\b(?:GPU (?:at )?|Xid \(){_ADDRESS}")
-_SXID_BEGINS = re.compile(r"(?<![A-Za-z0-9_])SXid(?=\s*[(\[:]|\s+\d)", re.IGNORECASE)
 _SXID = re.compile(
     rf"SXid\s*(?:[(\[]\s*(?:{_ADDRESS})?[^)\]]*[)\]])?[\s:]*(?P<number>[0-9]{{1,9}})(?![0-9])[\s,]*(?P<text>.*)",
     re.IGNORECASE | re.DOTALL,
@@ -152,11 +148,11 @@ def xids(lines: Sequence[LogLine]) -> tuple[Xid, ...]:
     for line in lines:
         here = _numbered(line)
         numbered += here
-        if not any(xid.hardware for xid in here) and _OFF_THE_BUS.search(line.text):
+        if not any(xid.hardware for xid in here) and _off_the_bus(line.text, near):
             silent.append(Xid(number=79, bdf=_address((line.text, *reversed(near))), t=line.t, text=line.text))
-        if _NO_START.search(line.text):
+        if NO_START.search(line.text):
             # The line without an address goes with the failure just before it, and with no other line of the driver.
-            bdf = _address((line.text, *(text for text in reversed(near) if _NO_START.search(text))))
+            bdf = _address((line.text, *(text for text in reversed(near) if NO_START.search(text))))
             attempts.setdefault((bdf, int(line.t)), Xid(number=NOT_STARTED, bdf=bdf, t=line.t, text=line.text))
         near = [*near, line.text][-NEAR_LINES:]
     known = {xid.bdf for xid in numbered if xid.number == 79}
@@ -171,7 +167,7 @@ def sxids(lines: Iterable[LogLine]) -> tuple[Sxid, ...]:
     """Every NVSwitch event of the lines; the Severity and Data lines that follow belong to it."""
     found: list[Sxid] = []
     for line in lines:
-        for piece in _pieces(_SXID_BEGINS, line.text):
+        for piece in _pieces(SXID_BEGINS, line.text):
             match = _SXID.match(piece)
             if not match:
                 found.append(Sxid(number=UNREADABLE, bdf="", t=line.t, fatal=True, text=piece))
@@ -202,8 +198,7 @@ def _pieces(begins: re.Pattern[str], text: str) -> list[str]:
 
 def _numbered(line: LogLine) -> list[Xid]:
     """Every Xid of one line, in its order."""
-    begins = _XID_BEGINS if "NVRM" in line.text else _XID_IN_BRACKETS
-    return [_one(piece, line.t) for piece in _pieces(begins, line.text)]
+    return [_one(piece, line.t) for piece in _pieces(xid_begins(line.text), line.text)]
 
 
 def _one(piece: str, t: float) -> Xid:
@@ -222,6 +217,20 @@ def _one(piece: str, t: float) -> Xid:
     bdf = normal_bdf(address[1]) if address else ""
     bare = _BARE_XID.match(piece)
     return Xid(number=int(bare["number"]) if bare else UNREADABLE, bdf=bdf, t=t, text=_without_next(piece))
+
+
+def _off_the_bus(text: str, near: Sequence[str]) -> bool:
+    """Whether a GPU is said to have fallen off the bus: by its driver, or in words that go with a near line of it.
+
+    Disks and network cards fall off the bus too: a line with an address of its own goes with one about that GPU only.
+    """
+    if not OFF_THE_BUS.search(text):
+        return False
+    if _DRIVERS.search(text):
+        return True
+    named = {normal_bdf(match[1]) for line in near if (match := _NVRM_ADDRESS.search(line))}
+    own = {normal_bdf(address) for address in _ANY_ADDRESS.findall(text)}
+    return bool(named & own) if own else bool(named)
 
 
 def _without_next(text: str) -> str:

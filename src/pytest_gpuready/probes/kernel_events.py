@@ -17,8 +17,9 @@ def doubt(log: KernelLog) -> str:
         return f"expected the kernel log since boot, found {log.total_lines} lines from {log.source or 'nowhere'}"
     if not log.complete:
         return (
-            f"expected the kernel log since boot, found {log.total_lines} lines from {log.source} with gaps or without "
-            "their beginning; make the ring larger (log_buf_len) or keep the journal, and reboot the node"
+            f"expected the kernel log since boot, found {log.total_lines} lines from {log.source} with gaps, without "
+            "their beginning or with more errors than are kept; make the ring larger (log_buf_len) or keep the "
+            "journal, and reboot the node"
         )
     return ""
 
