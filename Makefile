@@ -11,8 +11,10 @@ accept: announce $(VENV)/.accept
 announce:
 	@$${PYTHON:-python3} src/pytest_gpuready/accept.py --announce
 
+# The tests start some hundred Python processes: what one of them compiles the others read, also where images forbid it.
+# Each worker begins with a half of its own, so that what a file's tests share is made once.
 test: $(VENV)/.test lint
-	$(VENV)/bin/python -m pytest tests -n 2 $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest tests -n 2 --dist worksteal $(ARGS)
 
 lint: $(VENV)/.test
 	$(VENV)/bin/ruff check .

@@ -100,7 +100,8 @@ def test_ctrl_c_ends_the_child_too(tmp_path: Path) -> None:
     script = (
         "from pytest_gpuready.transport.local import Local\n"
         "from pytest_gpuready.model import Command\n"
-        f"argv = ('sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 300')\n"
+        # The child says who it is when its parent knows it too: before that, a busy machine shows the test more.
+        f"argv = ('sh', '-c', 'sleep 0.3; echo $$ > {tmp_path}/pid; sleep 300')\n"
         f"Local(grace_s={GRACE_S}).run(Command(node='n', argv=argv, timeout_s=200))\n"
     )
     process = subprocess.Popen(
