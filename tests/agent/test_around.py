@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -194,18 +195,31 @@ def saying(path: Path, on_term: str) -> tuple[str, ...]:
     return ("sh", "-c", f"trap '{on_term}' TERM; echo $$ > {path}; while :; do sleep 0.05; done")
 
 
+def counting(path: Path) -> tuple[str, ...]:
+    """A child that counts for a while how often it is told to end, says it, and ends with 203."""
+    script = (
+        "import pathlib, signal, sys, time\n"
+        "told = []\n"
+        "signal.signal(signal.SIGTERM, lambda *_: told.append(1))\n"
+        f"pathlib.Path({str(path)!r}).write_text('ready')\n"
+        "while not told: time.sleep(0.01)\n"
+        "time.sleep(0.4)\n"
+        "print('told', len(told))\n"
+        "sys.exit(203)\n"
+    )
+    return (sys.executable, "-c", script)
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_end_it_tells_the_child_once(agents: Agents, tmp_path: Path, signum: signal.Signals) -> None:
     """The child gets one SIGTERM however often the agent is told; what it says then is in the document."""
-    count = f"echo told >> {tmp_path}/told; sleep 0.3; echo last; exit 203"
-    process = agents.start(*saying(tmp_path / "pid", count))
-    wait_for(tmp_path / "pid")
+    process = agents.start(*counting(tmp_path / "ready"))
+    wait_for(tmp_path / "ready")
     process.send_signal(signum)
-    wait_for(tmp_path / "told")
+    time.sleep(0.1)
     process.send_signal(signum)
     doc = document(process)
-    assert (doc.stdout, doc.exit_code, doc.ended_early) == ("last\n", 203, True)
-    assert (tmp_path / "told").read_text() == "told\n"
+    assert (doc.stdout, doc.exit_code, doc.ended_early) == ("told 1\n", 203, True)
     assert process.returncode == 0
 
 
@@ -265,15 +279,17 @@ def test_there_is_time_for_all_of_it_in_the_grace() -> None:
     assert agent_main.AROUND_GRACE_S == AROUND_GRACE_S
 
 
-def test_at_the_deadline_the_document_still_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The transport's deadline tells the whole group; the document of the grace is read as one that was ended early."""
+def test_a_transport_that_is_stopped_still_gets_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transport tells the agent and the agent its child, once; the document of the grace is one of an early end."""
     monkeypatch.setenv("PYTHONPATH", str(SOURCES))
-    words = saying(tmp_path / "pid", "echo known so far; exit 203")
-    argv = ("python", "-m", "pytest_gpuready.agent", "around", "-", "--", *words)
-    result = Local().run(Command(node="node01", argv=argv, timeout_s=1.5, grace_s=AROUND_GRACE_S))
-    assert result.timed_out
+    argv = ("python", "-m", "pytest_gpuready.agent", "around", "-", "--", *counting(tmp_path / "ready"))
+    local = Local()
+    stopping = threading.Thread(target=lambda: (wait_for(tmp_path / "ready"), local.stop()))
+    stopping.start()
+    result = local.run(Command(node="node01", argv=argv, timeout_s=60, grace_s=AROUND_GRACE_S))
+    stopping.join(60)
     doc = around_doc(result)
-    assert (doc.stdout, doc.exit_code, doc.ended_early) == ("known so far\n", 203, True)
+    assert (doc.stdout, doc.exit_code, doc.ended_early) == ("told 1\n", 203, True)
 
 
 # --- the watch --------------------------------------------------------------------------------------------------------

@@ -205,9 +205,13 @@ class _Running:
         return now < self.told_at + self.command.grace_s
 
     def tell(self) -> None:
-        """Tell the group to end."""
-        if self.told_at is None:
-            self.told_at = time.monotonic()
+        """Tell the group to end; of an agent only the agent, which tells its own child: it must not hear it twice."""
+        if self.told_at is not None:
+            return
+        self.told_at = time.monotonic()
+        if self.command.argv[0] == PYTHON:
+            self.process.send_signal(signal.SIGTERM)
+        else:
             self.send(signal.SIGTERM)
 
     def send(self, signum: signal.Signals) -> None:
