@@ -29,7 +29,7 @@ from pytest_gpuready.errors import GpuReadyError, InventoryError, StoreError, Tr
 from pytest_gpuready.files import write_together
 from pytest_gpuready.inventory import NodeFound, Site, applies, choose_profile, load_site, node_name, resolve
 from pytest_gpuready.model import CommandResult, Inventory, Node, Part, Profile
-from pytest_gpuready.model.agent_doc import NodeDoc, NvmlDoc
+from pytest_gpuready.model.agent_doc import KernelLog, NodeDoc, NvmlDoc
 from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
 from pytest_gpuready.probes import Probe
 from pytest_gpuready.probes.after import LOADED_LEVELS, AfterProbe
@@ -76,6 +76,7 @@ class Acceptance:
             GpuReadyError: a file is wrong, the node is leased to another run, or the directory cannot be used.
         """
         self.settings = settings
+        self._logs: dict[str, KernelLog | None] = {}
         transport = self._transport(screen)
         declared = settings.site or (transport.site if isinstance(transport, Replay) else None)
         self.site: Site | None = load_site(declared) if declared else None
@@ -106,6 +107,7 @@ class Acceptance:
             StoreError: the files cannot be written; what lies there then still says INCOMPLETE.
         """
         self.findings.reread()
+        self._logs.clear()
         certificate = build(
             findings=self.findings,
             records=records,
@@ -143,8 +145,10 @@ class Acceptance:
         return certificate
 
     def log_lines(self, part: Part) -> list[str]:
-        """The last kernel-log lines about this part (a node: about any GPU of it)."""
-        return background.log_lines(self._node_docs, part, self.inventory.slot(part))
+        """The last kernel-log lines about this part (a node: about any GPU of it), of the latest log that was read."""
+        if part.node not in self._logs:
+            self._logs[part.node] = background.latest_log(self._node_docs, self.run.store, part.node)
+        return background.log_lines(self._logs[part.node], self.inventory.slot(part))
 
     def header(self) -> list[str]:
         """What is about to be tested, in a few lines of ASCII."""

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.nodes import BDFS, COMPOSED, demo_results, eight_gpus, write_recording
+from pytest_gpuready.faults.catalogue import FAULTS
+from tests.judged import judged, parts
+from tests.nodes import BDFS, COMPOSED, broken_recording, demo_results, eight_gpus, write_recording
 from tests.plugin.conftest import Accept
 
 LEVEL2 = ("--gpuready-replay", "node", "-m", "level2")
@@ -153,3 +155,11 @@ def test_keep_going_looks_after_the_load_of_a_node_that_failed(accept: Accept) -
     assert run.cells("FAIL") == {"GPU-12": (3,)}
     assert run.cells("PASS")["AFTER-1"] == tuple(range(8))
     assert taken_last(run.out)
+
+
+def test_the_log_after_the_load_stands_beside_the_finding(tmp_path: Path) -> None:
+    """The lines about a part are those of the latest log: what the load left in it is there to be read."""
+    fault = next(f for f in FAULTS if f.name == "recovery-after-load")
+    certificate = judged(tmp_path, broken_recording(tmp_path / "node", fault))
+    (failed,) = [part for part in parts(certificate, "AFTER-1") if part.outcome == "FAIL"]
+    assert "154, GPU recovery action changed" in failed.log[-1]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from collections.abc import Mapping
 
 from pytest_gpuready import __version__
-from pytest_gpuready.campaign.store import Store, digest
+from pytest_gpuready.campaign.store import Store, digest, key_of
 from pytest_gpuready.certificate.document import EvidenceEntry, SiteEntry
+from pytest_gpuready.errors import GpuReadyError
 from pytest_gpuready.inventory import NodeFound, Site
-from pytest_gpuready.model import Part, Slot
+from pytest_gpuready.model import Slot
+from pytest_gpuready.model.agent_doc import KernelLog
+from pytest_gpuready.parse.agent import after_doc
+from pytest_gpuready.probes.after import LOADED_LEVELS
 
 LOG_LINES = 12
 """Kernel-log lines shown beside a finding."""
@@ -66,11 +71,19 @@ def evidence(store: Store) -> list[EvidenceEntry]:
     return entries
 
 
-def log_lines(docs: Mapping[str, NodeFound], part: Part, slot: Slot | None) -> list[str]:
-    """The last kernel-log lines about this part (a node: about any GPU of it)."""
-    found = docs.get(part.node)
-    if found is None or found.node_doc is None:
-        return []
+def latest_log(docs: Mapping[str, NodeFound], store: Store, node: str) -> KernelLog | None:
+    """The kernel log since boot of a node as it was read last: after its last load, else before any."""
+    for level in reversed(LOADED_LEVELS):
+        taken = store.read(key_of(f"after-{level}", node))
+        for result in taken.results if taken else ():
+            with contextlib.suppress(GpuReadyError):
+                return after_doc(result, level).log
+    found = docs.get(node)
+    return found.node_doc.kernel_log if found and found.node_doc else None
+
+
+def log_lines(log: KernelLog | None, slot: Slot | None) -> list[str]:
+    """The last lines of a kernel log about the GPU of a slot (None: about any GPU of the node)."""
     wanted = slot.bdf.rsplit(".", 1)[0] if slot and slot.bdf else ""
-    lines = [line for line in found.node_doc.kernel_log.lines if not slot or (wanted and wanted in line.text)]
+    lines = [line for line in (log.lines if log else ()) if not slot or (wanted and wanted in line.text)]
     return [f"[{line.t:12.6f}] {line.text}" for line in lines[-LOG_LINES:]]
