@@ -273,3 +273,35 @@ def test_a_wrong_profile_is_one_line(tmp_path: Path, text: str | None, says: str
     assert says in done.stderr
     with pytest.raises(ProfileError):
         agreed(name)
+
+
+DATA = Path(__file__).parents[1] / "data"
+INPUTS = sorted(
+    path
+    for folder in ("cases", "dcgm", "nccl", "recorded")
+    for path in (DATA / folder).rglob("*")
+    if path.is_file() and path.name not in ("case.yaml", "command.txt", "exit_code.txt", "seconds.txt")
+)
+
+
+@pytest.mark.parametrize("profile", ["base", "h200-sxm", "l40s"])
+def test_a_profile_hides_nothing_and_asks_for_nothing(profile: str) -> None:
+    """Over every recorded input: all that fails or is not measured without a profile does so with it, too, and what a
+    profile does not find in a text is never not measured; only a GPU of an unknown name is.
+    """
+    agreed_on = load(profile)
+    empty = Expectations({}, source="--expect")
+    for path in INPUTS:
+        alone = audit([path], tool="", expect=empty, exit_code=None).inputs[0]
+        beside = audit([path], tool="", expect=empty, exit_code=None, profile=agreed_on).inputs[0]
+
+        def of_outcome(report: InputReport, outcome: str) -> set[tuple[str, str]]:
+            return {(f.metric, f.part) for f in report.findings if f.outcome == outcome and f.metric != "gpu.pci_id"}
+
+        assert of_outcome(alone, "not-measured") == of_outcome(beside, "not-measured"), path
+        failed = {metric for metric, _ in of_outcome(beside, "fail")}  # a profile may name other parts of the same
+        assert {metric for metric, _ in of_outcome(alone, "fail")} <= failed, path
+        judged = [f for f in beside.findings if f.source.startswith("profile")]
+        assert all(
+            f.outcome in ("pass", "fail", "observed", "not-applicable") or f.metric == "gpu.pci_id" for f in judged
+        )
