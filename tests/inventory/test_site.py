@@ -30,7 +30,7 @@ def manual_example() -> str:
 def test_the_manuals_example_loads(site_of: SiteOf) -> None:
     """The file that docs/site-file.md shows says what the manual says it says."""
     site = site_of(manual_example())
-    assert (site.provider, site.profile, site.level, site.diagnostics) == ("Example Cloud", "h200-sxm", 2, "builtin")
+    assert (site.provider, site.profile, site.level, site.diagnostics) == ("Example Cloud", "h200-sxm", 2, "dcgm")
     assert site.nodes == (DeclaredNode(name="node01", count=8, nvlink="full", virtual=False),)
     assert site.environment == {"NCCL_NVLS_ENABLE": "0"}
     assert site.exclude == (
