@@ -211,9 +211,13 @@ def until(path: Path) -> None:
 
 
 def end(child: subprocess.Popen[str]) -> tuple[str, str, int]:
-    """What the child printed until it ended."""
-    with child:
+    """What the child printed until it ended; killed at the deadline."""
+    try:
         stdout, stderr = child.communicate(timeout=DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        raise
     return stdout, stderr, child.returncode
 
 

@@ -27,6 +27,8 @@ AFTER_A_SIGNAL_S = 4.0
 AFTER_TIMEOUT_S = 4.0
 EMBEDDED_S = 9.0
 """What an engine of its own costs dcgmi at the start."""
+SLICE_S = 0.05
+"""Longest sleep in one: a signal that comes just before a sleep is heeded only after it."""
 LOCAL = ("localhost", "127.0.0.1")
 
 
@@ -182,12 +184,13 @@ def _hang(how: str) -> None:
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, signal.SIG_IGN)
     while True:
-        time.sleep(3600)
+        time.sleep(SLICE_S)
 
 
 def _wait(seconds: float, scenario: Scenario) -> None:
-    if seconds > 0 and scenario.time_scale > 0:
-        time.sleep(seconds * scenario.time_scale)
+    end = time.monotonic() + seconds * scenario.time_scale
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, SLICE_S))
 
 
 def _signalled(number: int, frame: FrameType | None) -> None:
