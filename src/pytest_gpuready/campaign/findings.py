@@ -2,11 +2,15 @@
 
 All of it is derived from stored results, so every process of a run, and anybody who judges it again, comes to the
 same verdicts. Nothing in here raises for what a node did or failed to do: that is a `Problem` of its part alone.
+
+A retest settles only what a clause with `retest` asks it to settle. Whatever else one run alone has found outside its
+limit stands, and so does an alarm of the watch: neither a better second run nor one that broke takes it back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 
 from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.errors import ParseError, ToolError
@@ -144,6 +148,15 @@ class Findings:
         ]
         return [outcome for outcome in outcomes if outcome is not Outcome.NOT_APPLICABLE]
 
+    def failed_alone(self, probe: Probe, scope: Part) -> bool:
+        """True where any single result of this scope, an earlier attempt's too, FAILs a clause when judged alone."""
+        taken = self._store.read(key_of(probe.name, scope.name)) or Taken()
+        if len(taken.results) == 1 and not taken.earlier and not taken.problem:
+            return Outcome.FAIL in self.outcomes_of(probe, scope)
+        node = self.inventory.node(scope.node)
+        alone = self._each_alone(probe, node, scope, [*taken.earlier, *taken.results])
+        return any(self._fails(clause, node, found) for answers in alone for clause, found in answers)
+
     def reread(self) -> None:
         """Forget what was read: the store has changed."""
         self._read.clear()
@@ -160,14 +173,56 @@ class Findings:
         taken = self._store.take(key, command) if take else self._store.read(key)
         if taken is None or taken.empty:
             return None
-        answers = self._read_taken(probe, node, scope, taken)
+        answers, problem = self._read_taken(probe, node, scope, taken)
         if take and not taken.problem and self._wants_retest(probe, answers):
             taken = self._store.again(key, command, runs=RETEST_RUNS)
-            answers = self._read_taken(probe, node, scope, taken)
-        if taken.problem:
-            self._problems[key] = taken.problem
-        self._read[key] = answers
-        return answers
+            answers, problem = self._read_taken(probe, node, scope, taken)
+        if problem:
+            self._problems[key] = problem
+        self._read[key] = {**answers, **self._standing(probe, node, scope, taken, answers)}
+        return self._read[key]
+
+    def _standing(
+        self, probe: Probe, node: Node, scope: Part, taken: Taken, together: dict[tuple[str, str], Found]
+    ) -> dict[tuple[str, str], Found]:
+        """What one run of several found and no other run takes back, where all runs together do not say it already."""
+        runs = len(taken.results) + bool(taken.problem)
+        stands: dict[tuple[str, str], Found] = {}
+        if runs < 2:
+            return stands
+        for number, answers in enumerate(self._each_alone(probe, node, scope, taken.results), 1):
+            for clause, found in answers:
+                alarm = found.watch.alarm if isinstance(found, Measurement) and found.watch else ""
+                if (clause.retest and not alarm) or not self._fails(clause, node, found):
+                    continue
+                key = (found.metric, found.part)
+                if isinstance(found, Measurement) and not self._fails(clause, node, together.get(key)):
+                    conditions = ", ".join(filter(None, (f"run {number} of {runs}", found.conditions)))
+                    stands.setdefault(key, dataclasses.replace(found, conditions=conditions))
+        return stands
+
+    def _each_alone(
+        self, probe: Probe, node: Node, scope: Part, results: Sequence[CommandResult]
+    ) -> Iterator[list[tuple[Clause, Found]]]:
+        """Of each result, read as if there were no other, what it says to every clause that applies to the node.
+
+        What is compared with neighbours (`uniform`) says nothing alone.
+        """
+        clauses = [
+            clause
+            for clause in self.profile.clauses
+            if clause.metric in probe.metrics and not self.not_applicable(clause, node)
+            if not (clause.limit and clause.limit.uniform)
+        ]
+        for result in results:
+            answers, _ = self._read_taken(probe, node, scope, Taken(results=[result]))
+            yield [(clause, found) for clause in clauses for found in answers.values() if found.metric == clause.metric]
+
+    def _fails(self, clause: Clause, node: Node, found: Found | None) -> bool:
+        if found is None:
+            return False
+        verdict = judge(clause, found.part, found, peers={}, virtual=bool(node.virtual))
+        return verdict.outcome is Outcome.FAIL
 
     def _in_order(self, level: int) -> list[Clause]:
         """Clauses of this level and below as they are to be taken: level by level, what follows a load behind it."""
@@ -195,28 +250,28 @@ class Findings:
                 if part.node == node.name:
                     self.verdict(clause, part)
 
-    def _read_taken(self, probe: Probe, node: Node, scope: Part, taken: Taken) -> dict[tuple[str, str], Found]:
+    def _read_taken(
+        self, probe: Probe, node: Node, scope: Part, taken: Taken
+    ) -> tuple[dict[tuple[str, str], Found], str]:
+        """What all these results together say, and why nothing where that is so."""
         if taken.problem:
-            return {}
-        key = key_of(probe.name, scope.name)
-        document: str = getattr(probe, "document", probe.name)
+            return {}, taken.problem
+        document = getattr(probe, "document", probe.name)
         boots = {_boot_of(result, document) for result in taken.results} - {None, node.boot_id}
         # Where the node itself could not be read, nothing says which boot is the right one, and the run is INCOMPLETE.
         if boots and (node.boot_id or node.name not in self.inventory.problems):
             other = next(iter(boots)) or "nobody knows which"
-            self._problems[key] = (
+            return {}, (
                 f"{node.name}: expected answers of boot {node.boot_id or 'unknown'}, found one of boot {other}; "
                 "the node rebooted or another one answered: start again"
             )
-            return {}
         try:
-            return {(f.metric, f.part): f for f in probe.read(self.inventory, node, scope, taken.results)}
+            return {(f.metric, f.part): f for f in probe.read(self.inventory, node, scope, taken.results)}, ""
         except Exception as error:  # a reader that breaks on a document has not measured anything
-            self._problems[key] = (
+            return {}, (
                 f"{scope.label}: expected to read what {probe.name} printed, found {type(error).__name__}: {error}; "
                 "keep the evidence and report it"
             )
-            return {}
 
     def _wants_retest(self, probe: Probe, answers: dict[tuple[str, str], Found]) -> bool:
         """True where a clause that condemns nothing without a retest fails on the first run."""

@@ -3,10 +3,10 @@
 A run that ended INCOMPLETE (or was killed) is continued when it is about the same thing: boot id, GPUs, driver,
 profile, site file and basis. Then only what proved itself is kept (PASS, MARGINAL, OBSERVED, judged again from the
 store); what did not is measured again and stays among the evidence as an earlier attempt. So does what was seen after a
-load: it is looked at again, behind the loads of today. A run that has seen a FAIL is never continued: measuring until
-it fits is not acceptance. Anything else in the directory is moved to `DIR.N` and a new run starts. From the first
-moment on, the certificate in the directory is one of this run and says INCOMPLETE until the end. A lock in the
-directory keeps a second run, of another machine that shares it, out.
+load: it is looked at again, behind the loads of today. A run that has seen a FAIL, if only in one of several
+measurements, is never continued: measuring until it fits is not acceptance. Anything else in the directory is moved to
+`DIR.N` and a new run starts. From the first moment on, the certificate in the directory is one of this run and says
+INCOMPLETE until the end. A lock in the directory keeps a second run, of another machine that shares it, out.
 """
 
 from __future__ import annotations
@@ -159,8 +159,11 @@ def _scopes(findings: Findings, probes: Sequence[Probe]) -> list[tuple[Probe, Pa
 
 
 def _failed(findings: Findings, probes: Sequence[Probe]) -> bool:
-    """True where something in the store has FAILed already."""
-    return any(Outcome.FAIL in findings.outcomes_of(probe, scope) for probe, scope in _scopes(findings, probes))
+    """True where something in the store has FAILed already, if only in one run of several or in an earlier attempt."""
+    return any(
+        Outcome.FAIL in findings.outcomes_of(probe, scope) or findings.failed_alone(probe, scope)
+        for probe, scope in _scopes(findings, probes)
+    )
 
 
 def _unproven(store: Store, findings: Findings, probes: Sequence[Probe]) -> tuple[str, ...]:
