@@ -5,8 +5,9 @@ What follows is said for each test, as if all of them were asked for: a run that
 
 `PASSED`, `FAILED` and `UNMEASURED` are what may stand at a GPU. A GPU passes a test where its own result is a Pass
 without an error, and nothing about the test as a whole speaks against it. `WHOLE` stands for what DCGM says of the
-test and of no GPU. Software checks run before every test: where they fail, DCGM does not come to the test, so every
-other test is not measured (here so; the real one may leave out less).
+test and of no GPU. Software checks run before every test: where they fail, the stand-in does not come to the test (the
+real one may), so a GPU that they blame fails there too and the others are not measured. `words` of what follows stand
+in the suspect of a FAIL and in the reason of a NOT MEASURED.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.standin.case import (
     Says,
     failed,
     install,
+    on_node,
     unmeasured,
 )
 from tests.standin.measured import FAILS, HEALTHY, SOFTWARE
@@ -49,6 +51,7 @@ __all__ = [
     "by_name",
     "failed",
     "install",
+    "on_node",
     "unmeasured",
 ]
 

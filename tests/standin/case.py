@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,17 @@ def install(folder: Path, scenario: dict[str, Any], *, left_behind: bool = False
     return program
 
 
+def on_node(scenario: dict[str, Any], *, serials: Sequence[str], driver: str) -> dict[str, Any]:
+    """The scenario with the serials of a node's GPUs, in order, and its driver.
+
+    The stand-in prints " stand-in" after a driver that does not have it: a node that shall be the same machine has to
+    say so as well, which makes its inventory that of a stand-in.
+    """
+    gpus = {**scenario.get("gpus", {})}
+    count = int(gpus.get("count", len(serials)))
+    return {**scenario, "driver": driver, "gpus": {**gpus, "count": count, "serials": list(serials)[:count]}}
+
+
 def on(test: str, gpu: int, **result: Any) -> dict[str, Any]:
     """A scenario: one result of one GPU."""
     return {"tests": {test: {"gpus": {str(gpu): result}}}}
@@ -141,9 +153,19 @@ def everywhere(says: Says, *, but: tuple[str, ...] = (), version: str = "4.6.0")
     return {test: {OTHERS: says} for test in tests if test not in but}
 
 
-NEVER_CAME = unmeasured("no result")
-AFTER_SOFTWARE = everywhere(NEVER_CAME, but=("software",))
-UNBLAMED = unmeasured("no error names this part")
+def by_software(told: Follows, *, version: str = "4.6.0") -> dict[str, Follows]:
+    """What follows where software checks fail: each test runs them first, and is not reached.
+
+    A GPU that they blame fails in every test, the others are not measured.
+    """
+    blamed = {gpu: says for gpu, says in told.items() if says.outcome == "FAIL" and gpu != WHOLE}
+    others = everywhere(unmeasured(""), but=("software",), version=version)
+    return {"software": told, **{test: {**left, **blamed} for test, left in others.items()}}
+
+
+NO_RESULT = unmeasured("result of")
+UNBLAMED = unmeasured("")
+"""DCGM fails all GPUs together, and no error names this one."""
 CLOSED = ("memory_bandwidth", "pulse_test", "eud")
 NOT_ALLOWED = unmeasured("diagnostic configuration")
 OLD = {"version": "3.3.9", "driver": "550.90.07"}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from tests.standin.case import (
-    AFTER_SOFTWARE,
     AROUND,
     EVERY_TEST,
-    NEVER_CAME,
     OLD,
     OTHERS,
     UNBLAMED,
     WHOLE,
     Case,
-    everywhere,
+    by_software,
     failed,
     on,
     shows,
@@ -41,16 +39,13 @@ SOFTWARE: tuple[Case, ...] = (
         name="row-remap-failure",
         trap="shape (a): only the bad GPU fails",
         scenario=on("software", 3, errors=[{"id": 80}]),
-        follows={"software": {3: failed("GPU 3 memory (row remapping failed)")}, **AFTER_SOFTWARE},
+        follows=by_software({3: failed("GPU 3 memory (row remapping failed)")}),
     ),
     Case(
         name="row-remap-pending-3.3.9",
         trap="level 1 of 3.x: gpu_id is a number, the text stands under `warnings`, healthy GPUs have no result",
         scenario={**OLD, **on("software", 5, errors=[{"id": 85}])},
-        follows={
-            "software": {5: failed("GPU 5 memory (row remap pending")},
-            **everywhere(NEVER_CAME, but=("software",), version="3.3.9"),
-        },
+        follows=by_software({5: failed("GPU 5 memory (row remap pending")}, version="3.3.9"),
     ),
     Case(
         name="reset-required",
@@ -60,7 +55,7 @@ SOFTWARE: tuple[Case, ...] = (
                 "software": {"all": {"status": "Fail"}, "gpus": {"1": {"status": "Fail", "errors": [{"id": 125}]}}}
             }
         },
-        follows={"software": {1: failed("GPU 1 (a fault waits for recovery)"), OTHERS: UNBLAMED}, **AFTER_SOFTWARE},
+        follows=by_software({1: failed("GPU 1 (a fault waits for recovery)"), OTHERS: UNBLAMED}),
     ),
     Case(
         name="sram-threshold",
@@ -70,33 +65,32 @@ SOFTWARE: tuple[Case, ...] = (
                 "software": {"all": {"status": "Fail"}, "gpus": {"6": {"status": "Fail", "errors": [{"id": 118}]}}}
             }
         },
-        follows={"software": {6: failed("GPU 6 memory"), OTHERS: UNBLAMED}, **AFTER_SOFTWARE},
+        follows=by_software({6: failed("GPU 6 memory"), OTHERS: UNBLAMED}),
     ),
     Case(
         name="fabric-in-progress",
         trap="shape (b): every GPU is Fail, the summary alone names the error",
         scenario={"tests": {"software": {"all": {"status": "Fail"}, "summary_errors": [{"id": 112}]}}},
-        follows={"software": {WHOLE: failed("fabric manager"), OTHERS: UNBLAMED}, **AFTER_SOFTWARE},
+        follows=by_software({WHOLE: failed("fabric manager"), OTHERS: UNBLAMED}),
     ),
     Case(
         name="device-node-missing",
         trap="shape (b), error 20",
         scenario={"tests": {"software": {"all": {"status": "Fail"}, "summary_errors": [{"id": 20}]}}},
-        follows={"software": {WHOLE: failed("host configuration"), OTHERS: UNBLAMED}, **AFTER_SOFTWARE},
+        follows=by_software({WHOLE: failed("host configuration"), OTHERS: UNBLAMED}),
     ),
     Case(
         name="odd-cuda-variable",
         trap="shape (b), error 28",
         scenario={"tests": {"software": {"all": {"status": "Fail"}, "summary_errors": [{"id": 28}]}}},
-        follows={"software": {WHOLE: failed("environment variable"), OTHERS: UNBLAMED}, **AFTER_SOFTWARE},
+        follows=by_software({WHOLE: failed("environment variable"), OTHERS: UNBLAMED}),
     ),
     Case(
         name="not-root-embedded",
         trap="shape (c): every GPU is Pass, the summary alone is Fail",
         scenario={"root": False, "host_engine": "embedded"},
         follows={
-            "software": {WHOLE: failed("rights of the account"), OTHERS: UNBLAMED},
-            **AFTER_SOFTWARE,
+            **by_software({WHOLE: failed("rights of the account"), OTHERS: UNBLAMED}),
             "eud": {OTHERS: unmeasured("package is missing")},
         },
     ),
@@ -104,7 +98,7 @@ SOFTWARE: tuple[Case, ...] = (
         name="persistence-off",
         trap="Warn, which 4.x JSON prints as Fail; no GPU is broken",
         scenario={"tests": {"software": {"all": {"status": "Warn", "errors": [{"id": 29}]}}}},
-        follows={"software": {OTHERS: failed("persistence mode")}, **AFTER_SOFTWARE},
+        follows=by_software({OTHERS: failed("persistence mode")}),
     ),
 )
 """Failing software checks."""

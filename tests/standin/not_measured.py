@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.standin.case import (
     CLOSED,
     EVERY_TEST,
+    NO_RESULT,
     NOT_ALLOWED,
     OLD,
     OTHERS,
@@ -116,7 +117,7 @@ NOTHING_RAN: tuple[Case, ...] = (
         name="host-unreachable",
         trap="the host did not answer: results are of the local machine, exit 0",
         words=dict.fromkeys(EVERY_TEST, ("--host", "gpu-07:5555")),
-        follows=everywhere(unmeasured("nv-hostengine on gpu-07:5555")),
+        follows=everywhere(unmeasured("gpu-07:5555")),
     ),
 )
 """Runs that measured nothing, whatever their exit code."""
@@ -144,13 +145,13 @@ LEFT_OUT: tuple[Case, ...] = (
         name="not-run",
         trap="4.x leaves a result that did not run out of its JSON",
         scenario=on("targeted_power", 5, status="Not Run"),
-        follows={"targeted_power": {5: unmeasured("no result")}},
+        follows={"targeted_power": {5: NO_RESULT}},
     ),
     Case(
         name="not-run-3.3.9",
         trap="3.x prints null for it",
         scenario={**OLD, **on("targeted_power", 5, status="Not Run")},
-        follows={"targeted_power": {5: unmeasured("no result")}},
+        follows={"targeted_power": {5: NO_RESULT}},
     ),
     Case(
         name="not-run-written",
@@ -162,25 +163,25 @@ LEFT_OUT: tuple[Case, ...] = (
         name="null-result",
         trap="null among the results",
         scenario={"tests": {"memory": {"gpus": {"1": "null"}}}},
-        follows={"memory": {1: unmeasured("no result")}},
+        follows={"memory": {1: NO_RESULT}},
     ),
     Case(
         name="result-missing",
         trap="one GPU has no result, the summary is Pass, exit 0",
         scenario={"tests": {"pcie": {"gpus": {"7": "absent"}}}},
-        follows={"pcie": {7: unmeasured("no result")}},
+        follows={"pcie": {7: NO_RESULT}},
     ),
     Case(
         name="gpu-missing",
         trap="DCGM sees seven GPUs and passes all of them",
         scenario={"gpus": {"count": 7}},
-        follows={test: {7: unmeasured("no result")} for test in EVERY_TEST},
+        follows={test: {7: NO_RESULT} for test in EVERY_TEST},
     ),
     Case(
         name="test-missing",
         trap="only the software checks are in the output, exit 0",
         scenario={"tests": {"nvbandwidth": {"absent": True}}},
-        follows={"nvbandwidth": {OTHERS: unmeasured("no result")}},
+        follows={"nvbandwidth": {OTHERS: NO_RESULT}},
     ),
     Case(
         name="strange-status",
@@ -198,7 +199,7 @@ LEFT_OUT: tuple[Case, ...] = (
         name="exit-226-all-pass",
         trap="an exit code that no result explains",
         scenario={"tests": {"memory": {"exit": 226}}},
-        follows={"memory": {OTHERS: unmeasured("exit code 226")}},
+        follows={"memory": {OTHERS: unmeasured("226")}},
     ),
     Case(
         name="fp8-asked",
@@ -215,7 +216,7 @@ LEFT_OUT: tuple[Case, ...] = (
     ),
     Case(
         name="power-limit-too-low",
-        trap="targeted_power skips itself (error 72)",
+        trap="targeted_power skips itself: Skip with error 72, exit 0",
         scenario=shows(6, power_limit=500.0),
         follows={"targeted_power": {6: unmeasured("power limit set on GPU 6")}},
     ),

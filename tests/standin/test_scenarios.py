@@ -31,19 +31,28 @@ def reading(case: Case, test: str, folder: Path) -> Reading:
     why = _why_not(case, found)
     read: Reading = {}
     for one in (row for made in found.passes for row in part_results(made)):
-        if one.test.key == test or (test == "software" and one.test.software_check):
+        if (
+            one.test.key == test
+            or (test == "software" and _software(one))
+            or (_software(one) and one.says is Says.FAILED and one.gpu is not None)
+        ):
             _take(read, one)
     if why:
         return {gpu: read[gpu] if read.get(gpu, ("",))[0] == "FAIL" else ("NOT MEASURED", why) for gpu in range(GPUS)}
     if test == "software" and WHOLE in read and read[WHOLE][0] == "PASS":  # 3.x: one result for all GPUs
         read |= {gpu: read.get(gpu, read[WHOLE]) for gpu in range(GPUS)}
     if WHOLE in read and read[WHOLE][0] != "PASS":
-        unblamed = ("NOT MEASURED", "no error names this part: the test as a whole failed")
+        # The node has a clause of its own for the software checks; of other tests the GPUs' clauses are all there is.
+        unblamed = ("NOT MEASURED", "no error names this part") if test == "software" else read[WHOLE]
         read |= {gpu: unblamed for gpu in range(GPUS) if read.get(gpu, ("PASS",))[0] == "PASS"}
     if code and not any(one.test.failed for made in found.passes for one in part_results(made)):
         says = f"exit code {code}: {exit_meaning(code)}"
         read |= {gpu: ("NOT MEASURED", says) for gpu, (outcome, _) in read.items() if outcome == "PASS"}
     return {**dict.fromkeys(range(GPUS), ("NOT MEASURED", f"no result of {test}")), **read}
+
+
+def _software(one: PartResult) -> bool:
+    return one.test.key == "software" or one.test.software_check
 
 
 def _take(read: Reading, one: PartResult) -> None:

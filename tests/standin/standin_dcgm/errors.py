@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ISOLATE = 2
+CUDA_API = 51
 SUPPRESSIBLE = frozenset((40, 41, 80, 81, 85, 101))
 """Ids that --ignoreErrorCodes takes."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .arguments import Asked
-from .errors import SUPPRESSIBLE, Error, error
+from .errors import CUDA_API, SUPPRESSIBLE, Error, error
 from .scenario import Scenario
 
 PASS, FAIL, WARN, SKIP, NOT_RUN = "Pass", "Fail", "Warn", "Skip", "Not Run"
@@ -112,8 +112,9 @@ def said(name: str, number: int, gpus: list[int], asked: Asked, scenario: Scenar
     rights = name == "software" and not scenario.root and scenario.host_engine == "embedded"
     entries += [{"id": 96}] if rights else []
     summary_errors = tuple(error(entry, test=name, old=scenario.old) for entry in entries)
-    # An error beside a Skip fails the test, as seen for CUDA errors; beside a Pass it does not.
-    bad = [one for one in results if one.status in (FAIL, WARN) or (one.status == SKIP and one.errors)]
+    # A CUDA error beside a Skip fails the test, as seen; for other errors beside a Skip or a Pass nothing was seen.
+    cuda = [one for one in results if one.status == SKIP and any(error.id == CUDA_API for error in one.errors)]
+    bad = [one for one in results if one.status in (FAIL, WARN)] + cuda
     statuses = {one.status for one in results if not one.null}
     summary = FAIL if bad or rights else PASS if PASS in statuses else SKIP if SKIP in statuses else NOT_RUN
     if bad and all(one.status == WARN for one in bad):
