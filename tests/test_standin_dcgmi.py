@@ -317,7 +317,6 @@ def test_names_itself_a_stand_in(tmp_path: Path) -> None:
 
 def test_takes_its_scenario_from_the_variable(tmp_path: Path) -> None:
     """The program itself reads YAML from the file that the variable names."""
-    pytest.importorskip("yaml")
     (tmp_path / "one.yaml").write_text("gpus: {count: 2}\ntests: {memory: {gpus: {1: {errors: [{id: 58}]}}}}\n")
     done = subprocess.run(
         [sys.executable, "-B", str(PROGRAM), "diag", "-r", "memory", "-j"],
