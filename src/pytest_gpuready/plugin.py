@@ -22,6 +22,8 @@ __all__ = ["acceptance", "gpu", "inventory", "measured", "part", "profile", "req
 
 LEVELS = (1, 2, 3, 4)
 FAILED: pytest.StashKey[Exception] = pytest.StashKey()
+ENDED: pytest.StashKey[tuple[pytest.Session, int]] = pytest.StashKey()
+"""The session whose certificate is written, and the exit code that follows from it."""
 
 _MARKERS = (
     "level(n): run level of a clause, 1 to 4; gives the marks level<n> to level4, so that -m level4 runs all up to 4",
@@ -179,11 +181,29 @@ def pytest_runtest_makereport(
     return report
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
-    """Write the certificate and raise the exit code to what it says; never lower it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> Generator[None, None, None]:
+    """Write the certificate before anybody else ends the session, and raise the exit code to what it says."""
     driving = session.config.stash.get(DRIVING, None)
     if driving and not hasattr(session.config, "workerinput"):
         session.exitstatus = driving.finish(int(session.exitstatus) or int(exitstatus))
+        session.config.stash[ENDED] = (session, session.exitstatus)
+    try:
+        yield
+    finally:
+        _keep_code(session.config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last word: whoever set another exit code meanwhile has not lowered it."""
+    _keep_code(config)
+
+
+def _keep_code(config: pytest.Config) -> None:
+    if ENDED in config.stash:
+        session, code = config.stash[ENDED]
+        session.exitstatus = max(int(session.exitstatus), code)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -69,9 +69,11 @@ def test_a_run_that_saw_a_failure_is_not_continued(accept: Accept, pytester: pyt
     pytester.makepyfile(
         dying="""
         import os, pytest, signal
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_sessionfinish(session):
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtestloop():
+            ended = yield
             os.kill(os.getpid(), signal.SIGKILL)
+            return ended
         """
     )
     killed = accept(*LEVEL2, plugins=("dying",))
@@ -123,6 +125,34 @@ def test_another_plugins_exit_code_stays(accept: Accept, pytester: pytest.Pytest
         """
     )
     assert accept("--gpuready-replay", "demo", "-m", "level2", plugins=("strict",)).code == 7
+
+
+LOWERING = """
+import pytest
+class Last:
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session):
+        session.exitstatus = 0
+class Around:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session):
+        yield
+        session.exitstatus = 0
+class Leaving:
+    def pytest_sessionfinish(self):
+        pytest.exit("enough", returncode=0)
+def pytest_configure(config):
+    config.pluginmanager.register({how}())
+"""
+
+
+@pytest.mark.parametrize("how", ["Last", "Around", "Leaving"])
+def test_no_plugin_lowers_the_code(accept: Accept, pytester: pytest.Pytester, how: str) -> None:
+    """Whoever sets the exit code to 0 in the end: the certificate has been written, and its code stands."""
+    pytester.makepyfile(lowering=LOWERING.format(how=how))
+    run = accept("--gpuready-replay", "demo", "-m", "level1", "-k", "present", plugins=("lowering",))
+    assert (run.code, run.status) == (20, "INCOMPLETE")
+    assert run.certificate["finished"] is True
 
 
 def test_an_optional_clause_does_not_set_the_code(accept: Accept) -> None:
@@ -190,9 +220,11 @@ def test_a_deleted_store_is_not_believed(accept: Accept, pytester: pytest.Pytest
     pytester.makepyfile(
         deleting="""
         import pytest, shutil
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_sessionfinish(session):
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtestloop():
+            ended = yield
             shutil.rmtree("gpuready-out/store")
+            return ended
         """
     )
     run = accept("--gpuready-replay", "demo", "-m", "level2", plugins=("deleting",))

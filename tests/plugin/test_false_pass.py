@@ -268,10 +268,12 @@ def test_a_full_disk_at_the_end_leaves_incomplete(accept: Accept, pytester: pyte
     pytester.makepyfile(
         full="""
         import pytest, resource, signal
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_sessionfinish(session):
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtestloop():
+            ended = yield
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+            return ended
         """
     )
     run = accept(*REPLAY, plugins=("full",))
