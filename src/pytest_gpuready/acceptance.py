@@ -273,7 +273,8 @@ class Acceptance:
             said.append(f"{name} calls itself {one_line(doc.hostname)[:64]}")
         agreed = self.site.level if self.site else 0
         if agreed and self.settings.level and self.settings.level != agreed:
-            said.append(f"level {self.settings.level} was asked for on the command line; the site file says {agreed}")
+            asked = self.settings.level
+            said.append(f"level {asked} was asked for (-m level{asked}); the site file says {agreed}")
         return said
 
     def _seen(self, name: str, where: str) -> int:

@@ -55,7 +55,7 @@ def open_driving(config: pytest.Config, level: int | None) -> Driving:
     worker = getattr(config, "workerinput", None)
     if worker is not None and "gpuready_out" not in worker:
         raise pytest.UsageError(
-            "with -n, expected -m levelN or a --gpuready option on the command line, found neither; "
+            "with -n, expected -m levelN, a --gpuready option or a gpuready ini value, found none; "
             "the controlling process has to open the run"
         )
     settings = _settings(config, level)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["acceptance", "gpu", "inventory", "measured", "part", "profile", "require"]
 
 LEVELS = (1, 2, 3, 4)
+OUT = "gpuready-out"
 FAILED: pytest.StashKey[Exception] = pytest.StashKey()
 ENDED: pytest.StashKey[tuple[pytest.Session, int]] = pytest.StashKey()
 """The session whose certificate is written, and the exit code that follows from it."""
@@ -44,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     for name, metavar, text in ini:
         group.addoption(f"--gpuready-{name}", metavar=metavar, default=None, help=text)
-        parser.addini(f"gpuready_{name}", help=text, default="gpuready-out" if name == "out" else "")
+        parser.addini(f"gpuready_{name}", help=text, default=OUT if name == "out" else "")
     group.addoption(
         "--gpuready-replay",
         metavar="DIR|demo|demo-dcgm",
@@ -86,6 +87,12 @@ def _options_given(config: pytest.Config) -> bool:
     return any(getattr(option, f"gpuready_{n}") is not None for n in named) or option.gpuready_keep_going
 
 
+def _ini_given(config: pytest.Config) -> bool:
+    """The same in ini: enough to open a run for workers, who cannot open one when they meet a clause."""
+    names = ("site", "profile", "record", "burn", "keep_going")
+    return any(config.getini(f"gpuready_{name}") for name in names) or config.getini("gpuready_out") != OUT
+
+
 def _drive(config: pytest.Config) -> Driving:
     """The state of this run; opens the acceptance run on the first call."""
     driving = config.stash.get(DRIVING, None)
@@ -98,12 +105,12 @@ def _drive(config: pytest.Config) -> Driving:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Open the run at once where options ask for it, and always before xdist starts workers for a level."""
+    """Open the run at once where options ask for it; before xdist starts workers also for a level or an ini value."""
     config = session.config
     if hasattr(config, "workerinput"):
         return
     distributed = config.pluginmanager.hasplugin("dsession")
-    if _options_given(config) or (distributed and _asked_level(config)):
+    if _options_given(config) or (distributed and (_asked_level(config) or _ini_given(config))):
         _drive(config)
 
 

@@ -42,6 +42,21 @@ def test_workers_need_a_run_that_is_open(accept: Accept) -> None:
     assert not run.out.exists()
 
 
+def test_an_ini_value_opens_the_run_for_workers(accept: Accept) -> None:
+    """Under -n a profile named in ini is asked for as one on the command line is: the controller opens the run."""
+    run = accept("-n", "2", "-o", "gpuready_profile=h200-sxm", "-k", "present")
+    assert (run.code, run.status) == (20, "INCOMPLETE")
+    assert run.certificate["finished"] is True
+
+
+def test_another_level_than_the_site_file_agrees_is_said(accept: Accept) -> None:
+    """Wherever -m came from, ini and environment too, the certificate says both levels."""
+    site = write_recording(accept.path / "node", demo_results(), gpus="2") / "site.yaml"
+    site.write_text(site.read_text() + "level: 2\n")
+    run = accept("--gpuready-replay", "node", "-o", "addopts=-m level1", "-k", "present")
+    assert "level 1 was asked for (-m level1); the site file says 2" in run.certificate["assumptions"]
+
+
 def test_an_incomplete_run_is_continued(accept: Accept) -> None:
     """What proved itself is kept; what did not is measured again, and only that."""
     results = demo_results()
