@@ -193,6 +193,18 @@ def test_topology_and_links_by_the_profile(tmp_path: Path) -> None:
     assert "this output does not say what they are" in told(without)
 
 
+def test_links_of_another_gpu_are_not_judged_by_the_profile(tmp_path: Path) -> None:
+    """The heading of `nvidia-smi nvlink -s` names the product: an A100 is another one, an H200 has its 18 links."""
+    links = "".join(f"\t Link {n}: 26.562 GB/s\n" for n in range(18))
+    heading = "GPU 0: {} (UUID: GPU-5f0a1b2c-0000-0000-0000-000000000001)\n"
+    right = read(tmp_path, heading.format("NVIDIA H200") + links)
+    assert [(f.outcome, f.source[:23]) for f in of(right, "nvlink.status")] == [("pass", "profile h200-sxm NVL-1,")]
+    assert not of(right, "gpu.pci_id")
+    wrong = read(tmp_path, heading.format("NVIDIA A100-SXM4-80GB") + links)
+    assert [(f.outcome, f.part) for f in of(wrong, "gpu.pci_id")] == [("fail", "GPU 0")]
+    assert [f.outcome for f in of(wrong, "nvlink.status")] == ["observed"]
+
+
 def test_a_kernel_log_is_not_held_to_gpu_promises(tmp_path: Path) -> None:
     """A network card of four lanes and generation 3 in a kernel log is not judged by the profile of a GPU."""
     line = "[    5.1] mlx5_core 0000:19:00.0: 31.504 Gb/s available PCIe bandwidth (8.0 GT/s PCIe x4 link)\n"

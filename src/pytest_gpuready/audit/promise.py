@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pytest_gpuready.audit.expect import Expectations, Promise
 from pytest_gpuready.audit.products import PCI_ID, ids_of_name, name_of, pci_id
+from pytest_gpuready.audit.reader import Reading
 from pytest_gpuready.audit.report import Finding
 from pytest_gpuready.model import Clause, Limit, Profile
 
@@ -162,14 +163,14 @@ class Identity:
     another: bool = False
 
 
-def identity(profile: Profile, findings: Sequence[Finding]) -> Identity:
-    """PCI ids, else names, that the readers found, against the profile's ids; nothing for a profile that has none."""
+def identity(profile: Profile, reading: Reading) -> Identity:
+    """PCI ids, else names, that a reader found, against the profile's ids; nothing for a profile that has none."""
     if not profile.pci_ids:
         return Identity()
     ours = frozenset(profile.pci_ids)
-    seen = [_Named(f.part, str(f.value), frozenset({pci_id(str(f.value))})) for f in findings if _names_id(f)]
+    seen = [_Named(f.part, str(f.value), frozenset({pci_id(str(f.value))})) for f in reading.findings if _names_id(f)]
     parts = {one.part for one in seen}
-    known = list(dict.fromkeys([*seen, *(one for one in _named(findings) if one.part not in parts)]))
+    known = list(dict.fromkeys([*seen, *(one for one in _named(reading) if one.part not in parts)]))
     other = [one for one in known if one.ids and not one.ids & ours]
     fits = [one for one in known if one.ids and one.ids <= ours]
     found = [_other(profile, one) for one in other]
@@ -199,11 +200,13 @@ def _names_id(finding: Finding) -> bool:
     return finding.metric in (PCI_ID, "dcgm.device_id") and bool(pci_id(str(finding.value)))
 
 
-def _named(findings: Sequence[Finding]) -> Iterator[_Named]:
-    for finding in findings:
+def _named(reading: Reading) -> Iterator[_Named]:
+    for part, name in reading.named:
+        yield _Named(part, name, ids_of_name(name))
+    for finding in reading.findings:
         if finding.metric in ("gpu.model", "dcgm.model", "nccl.model") and finding.value:
-            for name in finding.value if isinstance(finding.value, list) else [finding.value]:
-                yield _Named(finding.part, str(name), ids_of_name(str(name)))
+            for value in finding.value if isinstance(finding.value, list) else [finding.value]:
+                yield _Named(finding.part, str(value), ids_of_name(str(value)))
 
 
 def _clause(profile: Profile) -> Clause | None:

@@ -49,11 +49,15 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a reader made of an input. `not_covered`: sentences on what the text seems to prove and does not."""
+    """What a reader made of an input. `not_covered`: sentences on what the text seems to prove and does not.
+
+    `named`: part and product name of GPUs whose name is no finding.
+    """
 
     findings: tuple[Finding, ...]
     tool_version: str = ""
     not_covered: tuple[str, ...] = field(default=())
+    named: tuple[tuple[str, str], ...] = field(default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -146,7 +146,7 @@ def _promised(reader: Reader, given: Given, profile: Profile) -> Reading:
 
     asks = given.expect.with_promises(promises(profile) if reader.tool in TOOLS else ())
     reading = reader.read(dataclasses.replace(given, expect=asks))
-    who = identity(profile, reading.findings)
+    who = identity(profile, reading)
     if who.another:
         reading = reader.read(given)
         says = [f"profile {profile.name}: nothing is judged by its limits, because the GPUs are other ones"]

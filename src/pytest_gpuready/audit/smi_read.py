@@ -56,6 +56,7 @@ class SmiReading:
         self._version = ""
         self._kinds: set[str] = set()
         self._answered: set[str] = set()
+        self._named: dict[str, str] = {}
 
     def reading(self, tool: str) -> Reading:
         """The reading under the name of one tool."""
@@ -81,6 +82,7 @@ class SmiReading:
             findings=tuple(self._findings),
             tool_version=self._version,
             not_covered=tuple(dict.fromkeys(self._covered())),
+            named=tuple(self._named.items()),
         )
 
     def _section(self, kind: str, lines: Iterator[str | Message], names: Sequence[str]) -> None:
@@ -173,6 +175,7 @@ class SmiReading:
         if len(lines) >= _LINES_AT_MOST:
             self._unsure(f"only the first {_LINES_AT_MOST} lines were read")
         self._findings += nvlink_findings(gpus, self._expect)
+        self._named.update({gpu.part: gpu.name for gpu in gpus if gpu.name})
         self._kinds |= {"nvlink"}
         if has_status(gpus):
             self._kinds.add("nvlink status")
