@@ -174,7 +174,8 @@ class SmiReading:
             return
         if len(lines) >= _LINES_AT_MOST:
             self._unsure(f"only the first {_LINES_AT_MOST} lines were read")
-        self._findings += nvlink_findings(gpus, self._expect)
+        links = list(nvlink_findings(gpus, self._expect))
+        self._findings += links
         self._named.update({gpu.part: gpu.name for gpu in gpus if gpu.name})
         self._kinds |= {"nvlink"}
         if has_status(gpus):
@@ -187,7 +188,7 @@ class SmiReading:
             self._open.append(f"NVLink errors of {', '.join(silent[:16])}: not in this text")
         if named:
             self._count(len(named), len(named) < (self._expected() or 0), ())
-        if {f.outcome for f in self._findings if f.metric == "nvlink.status"} == {"not-applicable"}:
+        if {f.outcome for f in links if f.metric == "nvlink.status"} == {"not-applicable"}:
             self._without_links()
 
     def _without_links(self) -> None:
