@@ -9,7 +9,7 @@ accept: announce $(VENV)/.accept
 	@GPUREADY_ANNOUNCED=1 $(VENV)/bin/python -m pytest_gpuready.accept $(ARGS)
 
 announce:
-	@$${PYTHON:-python3} src/pytest_gpuready/accept.py --announce
+	@$${PYTHON:-python3} src/pytest_gpuready/accept.py --announce $(ARGS)
 
 # The tests start some hundred Python processes: what one of them compiles the others read, also where images forbid it.
 # Each worker begins with a half of its own, so that what a file's tests share is made once.

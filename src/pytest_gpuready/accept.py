@@ -1,43 +1,48 @@
 """`make accept`: accept this machine at level 2, or, where it has no NVIDIA GPU at all, show a replay that says so.
 
-A machine that shows any trace of an NVIDIA GPU (driver, device node, PCI function), or for which a site file expects
-GPUs, is never answered with a replay: there the run is a real one, whatever comes out of it. This module needs nothing
-but Python's own library: `--announce` says which of the two it will be before anything is installed.
+A machine that shows any trace of NVIDIA hardware (driver, device node, `nvidia-smi`, any PCI function: also an NVSwitch
+whose GPUs are gone), or for which a site file or a profile expects GPUs, is never answered with a replay: there the run
+is a real one, whatever comes out of it. This module needs nothing but Python's own library: `--announce` says which of
+the two it will be before anything is installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-SITE = "site.yaml"
+SITES = ("site.yaml", "site.yml")
 _PLAIN = ("-o", "addopts=", "-p", "no:cacheprovider", "--tb=no", "-rN")  # the summary says it all
-_REPLAY = "REPLAY: this machine has no NVIDIA GPU; a recorded node was judged instead. This certifies NO HARDWARE."
+_REPLAY = "REPLAY: this machine has no NVIDIA GPU; a recorded node {} judged instead. This certifies NO HARDWARE."
 
 
 def traces(root: Path = Path("/")) -> list[str]:
-    """What on this machine says that an NVIDIA GPU or its driver is, or should be, here."""
+    """What on this machine says that NVIDIA hardware or its driver is, or should be, here."""
     found = [str(path) for path in (root / "proc/driver/nvidia", root / "sys/module/nvidia") if path.exists()]
     found += [str(path) for path in sorted((root / "dev").glob("nvidia*"))]
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):
         try:
-            vendor, kind = (device / "vendor").read_text().strip(), (device / "class").read_text().strip()
+            if (device / "vendor").read_text().strip() == "0x10de":
+                found.append(str(device))
         except OSError:
             continue
-        if vendor == "0x10de" and kind.startswith("0x03"):
-            found.append(str(device))
-    return found
+    folders = [str(root / folder.lstrip("/")) for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)]
+    tool = shutil.which("nvidia-smi", path=os.pathsep.join(folders))
+    return [*found, *([tool] if tool else [])]
 
 
-def _run(command: list[str]) -> int:
+def _run(command: list[str], *, asked: bool) -> int:
     """Run pytest in a process of its own and wait for it; Ctrl-C reaches it too, and it ends with a certificate."""
-    # A site file that pytest finds in ini or PYTEST_ADDOPTS expects hardware: the plug-in refuses the replay then.
-    with subprocess.Popen(command, env={**os.environ, "GPUREADY_UNASKED_REPLAY": "1"}) as process:
+    # What pytest finds in ini or PYTEST_ADDOPTS may expect hardware: a site file, and beside a replay that nobody asked
+    # for a profile. The plug-in refuses the replay then.
+    environment = {**os.environ, "GPUREADY_UNASKED_REPLAY": "site" if asked else "site, profile"}
+    with subprocess.Popen(command, env=environment) as process:
         while True:
             try:
                 return process.wait()
@@ -60,27 +65,31 @@ def _out(arguments: Sequence[str]) -> str:
 def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
     """Run the suites as a person would; returns pytest's exit code."""
     hardware = traces(root)
-    if not hardware and (os.path.lexists(SITE) or _given(arguments, "--gpuready-site")):
+    asked = _given(arguments, "--gpuready-replay")
+    beside = next((name for name in SITES if os.path.lexists(name)), "")
+    if not hardware and (beside or _given(arguments, "--gpuready-site")):
         hardware = ["a site file that expects GPUs"]
-    first = f"gpuready: accepting this machine, found {hardware[0]}" if hardware else _REPLAY
+    if not hardware and not asked and _given(arguments, "--gpuready-profile"):
+        hardware = ["a profile that expects GPUs"]
+    first = f"gpuready: accepting this machine, found {hardware[0]}" if hardware else _REPLAY.format("is")
     if "--announce" in arguments:
         print(first, flush=True)
         return 0
     replay = [] if hardware else ["--gpuready-replay", "demo"]
-    site = ["--gpuready-site", SITE] if os.path.lexists(SITE) and not _given(arguments, "--gpuready-site") else []
-    if _given(arguments, "--gpuready-replay") and hardware:
+    site = ["--gpuready-site", beside] if beside and not _given(arguments, "--gpuready-site") else []
+    if asked and hardware:
         print(f"INCOMPLETE: expected to accept this machine, found a replay asked for while {hardware[0]} is here")
         return 20
     if not os.environ.get("GPUREADY_ANNOUNCED"):
         print(first, flush=True)
     started = time.time() - 1  # file systems round times
     command = [sys.executable, "-m", "pytest", "--pyargs", "pytest_gpuready.suites", "-m", "level2", *_PLAIN]
-    code = _run([*command, *replay, *site, *arguments])
+    code = _run([*command, *replay, *site, *arguments], asked=asked)
     page = Path(_out(arguments), "certificate.html").resolve()
     written = page.is_file() and page.stat().st_mtime >= started
     print(f"certificate: {page}" if written else f"no certificate was written to {page.parent}", flush=True)
-    if not hardware:
-        print(_REPLAY, flush=True)
+    if not hardware and written:
+        print(_REPLAY.format("was"), flush=True)
     return code
 
 

@@ -59,9 +59,11 @@ def open_driving(config: pytest.Config, level: int | None) -> Driving:
             "the controlling process has to open the run"
         )
     settings = _settings(config, level)
-    if settings.replay and settings.site and os.environ.get("GPUREADY_UNASKED_REPLAY"):
+    forbids = os.environ.get("GPUREADY_UNASKED_REPLAY", "").split(", ")
+    promised = next((named for name in forbids if (named := getattr(settings, name, None))), None)
+    if settings.replay and promised:
         pytest.exit(
-            f"gpuready: INCOMPLETE: expected the GPUs of {settings.site}, found none; no replay stands in for them",
+            f"gpuready: INCOMPLETE: expected the GPUs of {promised}, found none; no replay stands in for them",
             INCOMPLETE,
         )
     try:

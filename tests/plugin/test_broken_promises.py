@@ -247,15 +247,23 @@ def test_a_site_file_forbids_the_automatic_replay(
     assert "REPLAY" not in done.stdout
 
 
-@pytest.mark.parametrize("where", ["ini", "environment", "dangling link"])
-def test_a_site_file_elsewhere_forbids_it_too(tmp_path: Path, where: str) -> None:
-    """A site file that pytest finds in ini or PYTEST_ADDOPTS, and a link that leads nowhere, get no replay either."""
+@pytest.mark.parametrize(
+    "where", ["ini", "environment", "dangling link", "site.yml", "profile in ini", "profile in environment"]
+)
+def test_what_expects_gpus_elsewhere_forbids_it_too(tmp_path: Path, where: str) -> None:
+    """A site file or profile in ini or PYTEST_ADDOPTS, site.yml, and a link that leads nowhere get no replay either."""
     environment = dict(os.environ)
     (tmp_path / "my.yaml").write_text("site: 1\nprofile: h200-sxm\nnodes: {node07: {gpus: 8}}\n")
     if where == "ini":
         (tmp_path / "pytest.ini").write_text("[pytest]\ngpuready_site = my.yaml\n")
     elif where == "environment":
         environment["PYTEST_ADDOPTS"] = "--gpuready-site my.yaml"
+    elif where == "profile in ini":
+        (tmp_path / "pytest.ini").write_text("[pytest]\ngpuready_profile = h200-sxm\n")
+    elif where == "profile in environment":
+        environment["PYTEST_ADDOPTS"] = "--gpuready-profile=h200-sxm"
+    elif where == "site.yml":
+        (tmp_path / "site.yml").symlink_to("nowhere.yaml")
     else:
         (tmp_path / "site.yaml").symlink_to("nowhere.yaml")
     command = [sys.executable, "-m", "pytest_gpuready.accept", *LIGHT]
@@ -264,6 +272,7 @@ def test_a_site_file_elsewhere_forbids_it_too(tmp_path: Path, where: str) -> Non
     )
     assert done.returncode in (4, 20)
     assert "would be ACCEPTED" not in done.stdout
+    assert "was judged instead" not in done.stdout
 
 
 def test_workers_do_not_load_a_node_together(accept: Accept) -> None:
@@ -283,17 +292,21 @@ def test_workers_do_not_load_a_node_together(accept: Accept) -> None:
     assert all(lines[i].replace("start", "end") == lines[i + 1] for i in range(0, 6, 2))
 
 
-@pytest.mark.parametrize("trace", ["proc/driver/nvidia", "sys/module/nvidia", "dev/nvidia0", "pci"])
+@pytest.mark.parametrize("trace", ["proc/driver/nvidia", "sys/module/nvidia", "dev/nvidia0", "pci", "nvswitch", "smi"])
 def test_a_trace_of_a_gpu_forbids_a_replay(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, trace: str
 ) -> None:
-    """Where a driver, device node or PCI function exists, an asked-for replay is refused with 20."""
+    """Where a driver, nvidia-smi, device node or PCI function exists, an asked-for replay is refused with 20."""
     monkeypatch.chdir(tmp_path)
-    if trace == "pci":
+    if trace == "smi":
+        monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin")
+        (tmp_path / "usr/bin").mkdir(parents=True)
+        (tmp_path / "usr/bin/nvidia-smi").touch(0o755)
+    elif trace in ("pci", "nvswitch"):
         device = tmp_path / "sys/bus/pci/devices/0000:19:00.0"
         device.mkdir(parents=True)
         (device / "vendor").write_text("0x10de\n")
-        (device / "class").write_text("0x030200\n")
+        (device / "class").write_text("0x068000\n" if trace == "nvswitch" else "0x030200\n")
     else:
         (tmp_path / trace).mkdir(parents=True)
     assert accepting.traces(tmp_path)
