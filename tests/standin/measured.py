@@ -199,7 +199,7 @@ FAILS: tuple[Case, ...] = (
     Case(
         name="hbm-slow",
         trap="the packaged floor of the H200 is a thousand times too low",
-        scenario=shows(6, memory_bandwidth=2900.0),
+        scenario=shows(6, memory_bandwidth=2500.0),
         follows={"memory_bandwidth": {6: failed("GPU 6 (slower than asked")}},
     ),
     Case(

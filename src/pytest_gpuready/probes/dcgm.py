@@ -20,17 +20,16 @@ from pytest_gpuready.model import (
     Problem,
     Profile,
 )
+from pytest_gpuready.model.agent_doc import AROUND_GRACE_S
 from pytest_gpuready.model.units import show
 from pytest_gpuready.parse.dcgm_skus import lowest
 from pytest_gpuready.probes.answers import Answer, agent_command, complete, evidence, not_measured
 from pytest_gpuready.probes.dcgm_reading import PASSED, Reading, Said, read
 from pytest_gpuready.probes.dcgm_tests import SOFTWARE, TESTS, DcgmTest, duration_s, given
 from pytest_gpuready.probes.watched import watch
-from pytest_gpuready.profiles.dcgm_parameters import PRECISIONS
+from pytest_gpuready.profiles.dcgm_parameters import PRECISIONS, precision_refused
 
 READY, PLUGINS, SOFTWARE_NODE = "dcgm.ready", "dcgm.plugins", "dcgm.software.node"
-GRACE_S = 20.0
-"""dcgmi that is told to end needs about four seconds; one that is killed leaves its diagnostic running."""
 ADDRESSES = "-"
 
 
@@ -68,7 +67,7 @@ class DcgmProbe:
             "--",
             *words,
             timeout_s=self._test.timeout_s + 2 * longer,
-            grace_s=GRACE_S,
+            grace_s=AROUND_GRACE_S,
             says=f"DCGM {self._test.name} (level {self._test.level})",
             typical_s=self._test.typical_s + longer,
         )
@@ -206,6 +205,9 @@ def _engine(node: Node) -> str:
 
 def _precision(asked: str, reading: Reading) -> str:
     """What ran must be what was asked for: DCGM passes over words that it does not know."""
+    refused = precision_refused(asked)
+    if refused:
+        return f"expected a precision that DCGM has, found {asked}: {refused}"
     stdout = reading.doc.stdout if reading.doc else ""
     ran = [line for line in stdout.splitlines() if "Running with precisions:" in line]
     missing = [
