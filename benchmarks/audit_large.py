@@ -174,7 +174,8 @@ def ibqueryerrors() -> Iterator[str]:
 
 DOCUMENTS = ("JSON", "diag text", "inspect")
 """Read in one piece: audited just below their bound, too."""
-BOUND_MB = 33
+BOUND_MB = {"dcgmi diag JSON": 16, "dcgmi diag text +": 16}
+"""Where it is not 33."""
 KINDS: tuple[Kind, ...] = (
     ("kernel log", ("--expect", "expected_gpus=8"), dmesg),
     ("kernel log, Xids", (), xids),
@@ -244,7 +245,8 @@ def main() -> None:
         for name, words, blocks in KINDS:
             if len(sys.argv) > 2 and not any(word in name for word in sys.argv[2:]):
                 continue
-            sizes = [size] if size <= BOUND_MB or not any(w in name for w in DOCUMENTS) else [BOUND_MB, size]
+            below = BOUND_MB.get(name, 33)
+            sizes = [below, size] if size > below and any(word in name for word in DOCUMENTS) else [size]
             path = Path(folder) / "input"
             for megabytes in sizes:
                 write(path, blocks(), megabytes * 10**6)

@@ -4,6 +4,7 @@ what there is more of than is kept is said. Sizes are a few megabytes: the bound
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from pytest_gpuready.audit.readers import pci_listing, readers
 from pytest_gpuready.audit.report import InputReport
 from pytest_gpuready.audit.smi_gpu import gpu_findings, shown, state
 from pytest_gpuready.parse import launcher, nccl_tests
+from pytest_gpuready.parse.dcgm_diag import LARGEST
 from pytest_gpuready.parse.smi_csv import csv_header, csv_row
 from tests.audit.case_reading import CASES, read_text
 
@@ -28,22 +30,32 @@ def audited(path: Path, tool: str = "") -> InputReport:
 
 
 @pytest.mark.parametrize("tool", WHOLE)
-def test_an_output_read_in_one_piece_is_refused_beyond_its_bound(
-    tmp_path: Path, tool: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_read_in_one_piece_is_refused_beyond_its_bound(tmp_path: Path, tool: str) -> None:
     """One byte more than the bound: one finding, not measured, that says so; nothing else is said of the content."""
-    monkeypatch.setattr(run, "WHOLE_AT_MOST", 1000)
-    (tmp_path / "input").write_text("{" + " " * 1000)
-    report = audited(tmp_path / "input", tool)
-    assert [(f.metric, f.outcome, f.value) for f in report.findings] == [("input.size", "not-measured", 1001)]
+    bound = next(reader.at_most for reader in readers() if reader.tool == tool)
+    path = tmp_path / "input"
+    path.write_text("{")
+    assert "input.size" not in {f.metric for f in audited(path, tool).findings}
+    os.truncate(path, bound + 1)  # a hole in a file takes no room
+    report = audited(path, tool)
+    assert [(f.metric, f.outcome, f.value) for f in report.findings] == [("input.size", "not-measured", bound + 1)]
     assert report.findings[0].suspect == f"too long for one output of {tool}: nothing of it was read"
-    (tmp_path / "input").write_text("{" + " " * 999)
-    assert "input.size" not in {f.metric for f in audited(tmp_path / "input", tool).findings}
+
+
+def test_bounds_of_readers_are_those_of_their_parsers() -> None:
+    """What the parser of dcgmi diag would refuse is refused before it is read."""
+    assert {reader.at_most for reader in readers() if "diag" in reader.tool} == {LARGEST}
+
+
+def test_a_long_reply_is_no_health(tmp_path: Path) -> None:
+    """ "success", many blanks and something else: more than is looked at, so it is not healthy."""
+    whole = read_text(tmp_path, "ray-serve-http", "success" + " " * 70_000, {}, command="GET /-/healthz")
+    assert [f.outcome for f in whole.findings] == ["not-measured"]
 
 
 def test_no_other_reader_takes_its_input_in_one_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers that are not marked so never ask for the text as a whole, but for a JSON body or counters of dcgmi."""
-    assert {reader.tool for reader in readers() if reader.whole} == set(WHOLE)
+    assert {reader.tool for reader in readers() if reader.at_most} == set(WHOLE)
     asked: list[str] = []
 
     def text(given: Given) -> tuple[str, bool]:

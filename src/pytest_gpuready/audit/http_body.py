@@ -90,6 +90,10 @@ class Body:
             file.seek(self.start)
             return file.read(HEAD).decode("utf-8", errors="replace")
 
+    def longer(self) -> bool:
+        """Whether there is more of it than `head` gives."""
+        return self.given.path.stat().st_size - self.start > HEAD
+
     def document(self) -> Any:
         """The JSON document that the body is.
 

@@ -65,11 +65,11 @@ class Reader:
     """How one tool's output is recognised and read.
 
     `recognise` looks at the first 64 KiB and says how sure it is, 0 to 100 (0: not this tool); it must not be fooled
-    by another tool's output quoted in a log. `read` gets the whole input; `whole`: it reads that in one piece, so that
-    an input of more than 32 MiB is refused before.
+    by another tool's output quoted in a log. `read` gets the whole input. `at_most`: bytes of an output that is read
+    in one piece, so that a longer one is refused before; 0 where it is read line by line.
     """
 
     tool: str
     recognise: Callable[[str], int]
     read: Callable[[Given], Reading]
-    whole: bool = False
+    at_most: int = 0

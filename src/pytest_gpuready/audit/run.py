@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuready.audit.expect import Expectations
-from pytest_gpuready.audit.reader import WHOLE_AT_MOST, Given, Reader, Reading
+from pytest_gpuready.audit.reader import Given, Reader, Reading
 from pytest_gpuready.audit.readers import reader_of, recognised, tools
 from pytest_gpuready.audit.report import Finding, InputReport, Report, worst
 from pytest_gpuready.errors import GpuReadyError
@@ -111,8 +111,8 @@ def _read(job: Job, profile: Profile | None) -> InputReport:
         finding = Finding(metric="tool", outcome="not-measured", suspect=says, advice="name the tool with --tool")
         return InputReport(path=str(job.path), tool=job.tool or "unknown", outcome="not-measured", findings=[finding])
     size = job.path.stat().st_size
-    if reader.whole and size > WHOLE_AT_MOST:
-        reading = _refused(reader.tool, size)
+    if reader.at_most and size > reader.at_most:
+        reading = _refused(reader, size)
     else:
         reading = reader.read(given) if profile is None else _promised(reader, given, profile)
     return InputReport(
@@ -125,16 +125,16 @@ def _read(job: Job, profile: Profile | None) -> InputReport:
     )
 
 
-def _refused(tool: str, size: int) -> Reading:
+def _refused(reader: Reader, size: int) -> Reading:
     """An output that is read in one piece is not read in part."""
     finding = Finding(
         metric="input.size",
         outcome="not-measured",
         value=size,
         unit="bytes",
-        expected=f"<= {WHOLE_AT_MOST}",
+        expected=f"<= {reader.at_most}",
         source="what is read of such an output",
-        suspect=f"too long for one output of {tool}: nothing of it was read",
+        suspect=f"too long for one output of {reader.tool}: nothing of it was read",
         advice="audit the output of one run",
     )
     return Reading(findings=(finding,))

@@ -6,7 +6,7 @@ one file must not pay for every tool.
 
 from __future__ import annotations
 
-from pytest_gpuready.audit.reader import Given, Reader, Reading
+from pytest_gpuready.audit.reader import WHOLE_AT_MOST, Given, Reader, Reading
 
 _LAUNCHER_LINES = (
     "srun: ", "slurmstepd: error", "salloc: ", "mpirun noticed", "prterun noticed", "mpirun detected",
@@ -129,10 +129,10 @@ def _read_gpu_burn(given: Given) -> Reading:
 
 READERS: tuple[Reader, ...] = (
     Reader(tool="nccl-tests-text", recognise=_nccl_tests, read=_read_nccl_tests),
-    Reader(tool="nccl-tests-json", recognise=_nccl_json, read=_read_nccl_json, whole=True),
+    Reader(tool="nccl-tests-json", recognise=_nccl_json, read=_read_nccl_json, at_most=WHOLE_AT_MOST),
     Reader(tool="nccl-debug-log", recognise=_nccl_log, read=_read_nccl_log),
     Reader(tool="launcher", recognise=_launcher, read=_read_launcher),
-    Reader(tool="iperf3", recognise=_iperf3, read=_read_iperf3, whole=True),
-    Reader(tool="nvbandwidth", recognise=_nvbandwidth, read=_read_nvbandwidth, whole=True),
+    Reader(tool="iperf3", recognise=_iperf3, read=_read_iperf3, at_most=WHOLE_AT_MOST),
+    Reader(tool="nvbandwidth", recognise=_nvbandwidth, read=_read_nvbandwidth, at_most=WHOLE_AT_MOST),
     Reader(tool="gpu-burn", recognise=_gpu_burn, read=_read_gpu_burn),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pytest_gpuready.audit.late import late
-from pytest_gpuready.audit.reader import Reader
+from pytest_gpuready.audit.reader import WHOLE_AT_MOST, Reader
 
 
 def _is_docker(head: str) -> int:
@@ -17,4 +17,4 @@ def _is_docker(head: str) -> int:
     return 80 if re.search(r"^\s{2,}(image|build|container_name):", head, re.M) else 0
 
 
-READERS: tuple[Reader, ...] = (Reader(tool="docker", recognise=_is_docker, read=late("docker"), whole=True),)
+READERS: tuple[Reader, ...] = (Reader(tool="docker", recognise=_is_docker, read=late("docker"), at_most=WHOLE_AT_MOST),)

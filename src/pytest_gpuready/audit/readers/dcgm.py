@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from importlib import import_module
 
-from pytest_gpuready.audit.reader import Given, Reader, Reading
+from pytest_gpuready.audit.reader import WHOLE_AT_MOST, Given, Reader, Reading
 
 # Tool -> (pattern, how sure) in order; patterns are looked for at the start of lines.
 _SIGNS: dict[str, tuple[tuple[str, int], ...]] = {
@@ -52,10 +52,11 @@ def _later(module: str, function: str) -> Callable[[Given], Reading]:
     return read
 
 
-_WHOLE = ("read_diag", "read_health")
+# A run of dcgmi diag on a node with many GPUs is far below a megabyte; its parser takes no more than this.
+_AT_MOST = {"read_diag": 16 * 2**20, "read_health": WHOLE_AT_MOST}
 
 READERS: tuple[Reader, ...] = tuple(
-    Reader(tool=tool, recognise=_sure(tool), read=_later(module, function), whole=function in _WHOLE)
+    Reader(tool=tool, recognise=_sure(tool), read=_later(module, function), at_most=_AT_MOST.get(function, 0))
     for tool, module, function in (
         ("dcgmi-diag-json", "dcgm_diag", "read_diag"),
         ("dcgmi-diag-text", "dcgm_diag", "read_diag"),

@@ -80,6 +80,8 @@ def _kind(body: Body, head: str, metric: str, given: Given) -> tuple[list[Findin
     if is_stream(head):
         return stream(parse_stream(body.chunks()), body.status, given), PROXY_ONLY
     said = head.strip()
+    if body.longer() and head.lstrip()[:1] not in ("{", "["):
+        raise ParseError("Ray Serve: expected a reply of at most 64 KiB, found more; save one reply")
     if metric == "serve.health" or said in UNHEALTHY:
         return [_health(said, body.status, metric)], PROXY_ONLY
     if head.lstrip()[:1] in ("{", "["):
