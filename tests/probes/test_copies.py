@@ -623,6 +623,13 @@ def test_copies_together_are_no_faster_than_the_profile_allows_one():
     probe = TogetherProbe(load("h200-sxm"))
     first = probe.read(Inventory(nodes=(node(),)), node(), node().part, [result(doc, "copies-together")])[0]
     assert first.says == "expected a rate of 0000:19:00.0 above 0 and up to 63 GB/s, found 64"
+    grace = TogetherProbe(load("gb200")).read(
+        Inventory(nodes=(node(),)),
+        node(),
+        node().part,
+        [result(TogetherDoc(gb_per_s={BDF: 210.0, "0000:2a:00.0": 205.0}, log_after=log(*QUIET)), "copies-together")],
+    )
+    assert grace[0].value == 210.0, "behind NVLink-C2C no PCIe link is in the way"
 
 
 def test_copies_of_a_few_bytes_measure_nothing():

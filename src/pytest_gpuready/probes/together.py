@@ -20,11 +20,14 @@ from pytest_gpuready.probes.watched import log_alarms
 
 METRIC = "pcie.h2d.concurrent"
 ALONE = "pcie.h2d.bandwidth"
+GENERATION = "pcie.link.generation"
 ENDED = "copies.together.ended"
 WELL = "ended, kernel log quiet"
 TIMEOUT_S = 180.0
 MOST_GB_PER_S = 130.0
-"""No link is faster: PCIe Gen6 x16 carries 126 GB/s in one direction."""
+"""No PCIe link is faster: Gen6 x16 carries 126 GB/s in one direction."""
+MOST_OF_ANY_LINK = 460.0
+"""NVLink-C2C of a Grace CPU carries 450 GB/s in one direction."""
 
 
 class TogetherProbe:
@@ -34,10 +37,11 @@ class TogetherProbe:
     metrics: tuple[str, ...] = (METRIC, ENDED)
 
     def __init__(self, profile: Profile | None = None) -> None:
-        """The profile knows what one GPU can copy at most; without it any PCIe link counts."""
-        clauses = profile.of_metric(ALONE) if profile else ()
-        ceilings = [clause.limit.ceiling for clause in clauses if clause.limit and clause.limit.ceiling]
-        self._most = min([MOST_GB_PER_S, *ceilings])
+        """The profile knows what one GPU can copy at most; else it is a PCIe link where the profile promises one."""
+        alone = [clause.limit for clause in profile.of_metric(ALONE)] if profile else []
+        ceilings = [limit.ceiling for limit in alone if limit and limit.ceiling]
+        pcie = profile is None or any(clause.limit for clause in profile.of_metric(GENERATION))
+        self._most = min(ceilings, default=MOST_GB_PER_S if pcie else MOST_OF_ANY_LINK)
 
     def scopes(self, node: Node) -> tuple[Part, ...]:
         return (node.part,) if len(_found(node)) > 1 else ()

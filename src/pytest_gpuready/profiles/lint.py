@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_gpuready.parse.yaml_file import YamlFile, nearest, nearest_word, says_something, shown
 from pytest_gpuready.profiles.dcgm_parameters import parameter_rules
-from pytest_gpuready.profiles.lint_limit import limit_rules
+from pytest_gpuready.profiles.lint_limit import NEVER, limit_rules
 from pytest_gpuready.profiles.merge import Merged
 from pytest_gpuready.profiles.metrics import AFTER_LOAD, METRICS, UNITS, Metric
 
@@ -128,9 +128,18 @@ def _role(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
     why = entry.get("not_applicable", "")
     if why and not says_something(why):
         merged.finding(clause, ("not_applicable",), "expected why this model has no such thing, found nothing; say it")
+    lacks = {need for need in ("nvlink", "nvswitch") if not merged.head.get(need)}
+    if why and entry.get("metric") in NEVER and not lacks & set(_needs(entry)):
+        says = f"expected a clause about {entry['metric']} to apply (it is never right), found not_applicable"
+        merged.finding(clause, ("not_applicable",), f"{says}; drop it, or let the site file exclude it with a reason")
     if why and "limit" in entry:
         says = 'expected no limit beside not_applicable, found both; drop one (a child may say not_applicable: "")'
         merged.finding(clause, ("limit",), says)
+
+
+def _needs(entry: dict[str, Any]) -> list[str]:
+    needs = entry.get("needs", [])
+    return [needs] if isinstance(needs, str) else needs
 
 
 def _action(merged: Merged, clause: str, entry: dict[str, Any]) -> None:

@@ -30,11 +30,33 @@ NEVER = (
     "pcie.errors.fatal",
     "pcie.aer.uncorrectable",
     "pcie.log.uncorrected",
+    "nvlink.errors",
+    "processes.foreign",
+    "environment.foreign",
+    "gpu.unexpected",
 )
-"""Counts of what a good card never shows: a number above 0 needs its reason."""
+"""Counts of what a good node never shows: a number above 0 needs its reason."""
 LEAST = {"": 1.0, "C": -20.0}
 """Unit -> the lowest floor that anything can break: a count is whole, and no idle card is 20 degrees too hot."""
-MOST_W = 1500
+LEAST_OF = {
+    "gpu.memory.total": 1024.0,
+    "power.limit.default": 50.0,
+    "pcie.link.generation": 3.0,
+    "pcie.slot.generation": 3.0,
+    "pcie.link.width": 4.0,
+}
+"""Metric -> the lowest floor that a part which works at all can break: every data-centre GPU has that much."""
+MOST_BELOW_W = 350
+"""How far a board lets its power limit be lowered, at most about half of it."""
+GEN6_X16 = 126.0
+"""GB/s of a PCIe Gen6 x16 link in one direction."""
+MOST_CEILING = {
+    "pcie.h2d.bandwidth": GEN6_X16,
+    "pcie.d2h.bandwidth": GEN6_X16,
+    "pcie.h2d.concurrent": GEN6_X16,
+    "pcie.bidirectional.bandwidth": 2 * GEN6_X16,
+}
+"""Metric -> the highest ceiling that PCIe allows; copies over another link need their reason."""
 
 Wrong = Callable[[tuple[str, ...], str], None]
 """Takes where in the limit something is wrong, and what is."""
@@ -58,7 +80,7 @@ def limit_rules(limit: dict[str, Any], clause: dict[str, Any], metric: Metric | 
     if "marginal" in limit:
         _marginal(limit, wrong)
     if "ceiling" in limit:
-        _ceiling(limit, wrong)
+        _ceiling(limit, MOST_CEILING.get(clause.get("metric", "")), wrong)
     elif metric and metric.unit in ("GB/s", "MB/s"):
         wrong((), "expected a ceiling on a bandwidth limit, found none; say what physics allows")
 
@@ -111,12 +133,18 @@ def _sense(limit: dict[str, Any], metric: Metric, name: str, wrong: Wrong) -> No
     if high is not None and high > MOST_COUNTED and metric.unit in COUNTS and not reason:
         says = f"expected at most {MOST_COUNTED:.0f} on a count, found {high:.10g}: it cannot fail"
         wrong(("at_most",), f"{says}; correct it or say ceiling_reason")
-    if name in NEVER and high and not reason:
-        wrong(("at_most",), f"expected 0 ({name} is never right), found {high:g}; correct it or say ceiling_reason")
-    if low is not None and low < LEAST.get(metric.unit, low):
-        wrong(("at_least",), f"expected {LEAST[metric.unit]:g} or more, found {low:g}: it cannot fail; correct it")
-    if high is not None and metric.unit == "W" and high > MOST_W:
-        wrong(("at_most",), f"expected at most {MOST_W} W, found {high:g}: it cannot fail; correct it")
+    for bound, asked in (("at_most", high), ("equals", same)):
+        if name in NEVER and asked and not reason:
+            wrong((bound,), f"expected 0 ({name} is never right), found {asked:g}; correct it or say ceiling_reason")
+    if low is not None and name not in MORE_IS_BETTER:
+        says = f"expected at_most ({name} is the better the less), found at_least: a good part would not pass"
+        wrong(("at_least",), f"{says}; correct it")
+    least = LEAST_OF.get(name, LEAST.get(metric.unit, low))
+    if low is not None and least is not None and low < least:
+        wrong(("at_least",), f"expected {least:g} or more, found {low:g}: it cannot fail; correct it")
+    if high is not None and metric.unit == "W" and high > MOST_BELOW_W and not reason:
+        says = f"expected at most {MOST_BELOW_W} W, found {high:g}: it cannot fail; correct it or say ceiling_reason"
+        wrong(("at_most",), says)
     if name in MORE_IS_BETTER and high is not None and not reason:
         says = f"expected at_least ({name} is the better the more), found at_most: nothing at all would pass"
         wrong(("at_most",), f"{says}; correct it or say ceiling_reason")
@@ -134,11 +162,14 @@ def _marginal(limit: dict[str, Any], wrong: Wrong) -> None:
         wrong(("marginal",), "expected at_least or at_most beside marginal, found neither; drop it")
 
 
-def _ceiling(limit: dict[str, Any], wrong: Wrong) -> None:
+def _ceiling(limit: dict[str, Any], most: float | None, wrong: Wrong) -> None:
     ceiling = limit["ceiling"]
     if ceiling <= 0:
         wrong(("ceiling",), f"expected a number above 0, found {ceiling:g}; correct it")
         return
+    if most and ceiling > most and not says_something(limit.get("ceiling_reason", "")):
+        says = f"expected at most {most:g} GB/s (PCIe Gen6 x16), found {ceiling:g}; correct it or say ceiling_reason"
+        wrong(("ceiling",), says)
     for name in ("at_least", "at_most", "equals", "marginal"):
         bound = limit.get(name)
         if not isinstance(bound, (int, float)) or says_something(limit.get("ceiling_reason", "")):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_gpuready.parse.yaml_file import Finding, Path_, YamlFile
+from pytest_gpuready.parse.yaml_file import Finding, Path_, YamlFile, shown
 from pytest_gpuready.parse.yaml_shape import shape_findings
 from pytest_gpuready.profiles.entries import ProfileEntry
+
+SUBJECT = ("metric", "per", "suite")
+"""Fields of a clause that no child may change."""
 
 
 @dataclass(slots=True)
@@ -47,6 +50,7 @@ def merge(chain: list[YamlFile]) -> Merged:
     """Lay the files over each other, the oldest ancestor first.
 
     A clause that a child calls not applicable loses its inherited limit. Notes add up; PCI ids are the child's alone.
+    What a clause is about (`SUBJECT`) is said once: its id and sentence stand for that, whoever inherits it.
     """
     merged = Merged(leaf=chain[-1], head={"nvlink": False, "nvswitch": False, "notes": []}, _chain=chain)
     for file in chain:
@@ -71,10 +75,26 @@ def merge(chain: list[YamlFile]) -> Merged:
             if file is not chain[0] and clause not in merged.clauses:
                 merged.added[clause] = parent
             inherited = dict(merged.clauses.get(clause, {}))
-            if entry.get("not_applicable"):
+            said = _kept(merged, file, clause, entry)
+            if said.get("not_applicable"):
                 inherited.pop("limit", None)
-            merged.clauses[clause] = {**inherited, **entry}
+            merged.clauses[clause] = {**inherited, **said}
             merged._last[clause] = file
-            for key in entry:
+            for key in said:
                 merged._said[clause, key] = file
     return merged
+
+
+def _kept(merged: Merged, file: YamlFile, clause: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry of a child without what it must not change; a finding for each such field."""
+    known = merged.clauses.get(clause, {})
+    changed = [key for key in SUBJECT if key in entry and key in known and entry[key] != known[key]]
+    for key in changed:
+        says = f"expected {shown(known[key])} ({clause} is about that wherever it is inherited), found "
+        merged.findings.append(
+            file.finding(
+                ("clauses", clause, key), f"{says}{shown(entry[key])}; drop it, or give a clause of another id"
+            )
+        )
+    # What else is said about another metric (unit, limit) fits that one, and would only be told as further mistakes.
+    return {} if "metric" in changed else {key: value for key, value in entry.items() if key not in changed}
