@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from collections.abc import Callable
 from pathlib import Path
 
@@ -212,6 +214,28 @@ def test_nvlink_that_is_there_cannot_be_declared_away(site_of: SiteOf) -> None:
             f"site.yaml line 4 $.nodes.a.nvlink: expected nvlink: full, since NVML counts 18 NVLinks on {bdf(1)}, "
             "found none; correct it, or exclude the NVL clauses with a reason"
         )
+
+
+def test_what_nothing_confirms_is_said_beside_nvlink_none(site_of: SiteOf) -> None:
+    """A GPU whose links could not be counted is named where none is declared; one that has no such thing is not."""
+    site = site_of("site: 1\nnodes: {a: {gpus: 3, nvlink: none}}\n")
+    gpus = [
+        gpu_doc(0, nvlink_count=None, errors={"nvlink_count": "Unknown"}),
+        gpu_doc(1, nvlink_count=None, errors={"nvlink_count": "NotSupported"}),
+        gpu_doc(2, nvlink_count=0),
+    ]
+    inventory, node = one(site, node_found([pci_gpu(i) for i in range(3)], gpus))
+    assert node.nvlink_none == "the site file declares nvlink: none"
+    assert [line for line in inventory.assumptions if "nvlink" in line] == [
+        f"nvlink: none is declared, and nothing confirms it for {bdf(0)}: its NVLinks could not be counted ('Unknown')"
+    ]
+
+
+def test_a_boot_that_nobody_names_is_said() -> None:
+    """Where the kernel gives no boot id a reboot between two measurements would not be seen: the certificate says so."""
+    says = "boot id unknown: a reboot in between would not show"
+    assert says in one(None, dataclasses.replace(healthy(2), boot_id=""))[0].assumptions
+    assert says not in one(None, healthy(2))[0].assumptions
 
 
 def test_a_model_without_nvlink_expects_none() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pytest_gpuready import profiles
 from pytest_gpuready.errors import InventoryError, ProfileError
@@ -17,11 +17,15 @@ from pytest_gpuready.inventory.found import NodeFound, gpus_found, pci_ids, unpl
 from pytest_gpuready.inventory.listed import listed, named_twice
 from pytest_gpuready.inventory.site import DeclaredNode, Site, contradictions, level_unknown
 from pytest_gpuready.model import Clause, Gpu, Inventory, Node, Part, Profile, Slot
+from pytest_gpuready.model.agent_doc import GpuDoc
 from pytest_gpuready.parse.yaml_file import shown
 
 STAND_IN = "stand-in"
 NOTHING_FOUND = "no NVIDIA GPU on the PCI bus or by NVML, and none declared: at least one is expected"
 ONE_OF_A_BOARD = "one GPU of an HGX board in a virtual machine: NVML reports no NVLink; none is expected"
+NOT_SUPPORTED = "NotSupported"
+"""NVML's word for what a GPU does not have."""
+NO_BOOT_ID = "boot id unknown: a reboot in between would not show"
 NOTHING_SAYS_SO = "declared a virtual machine, although nothing says so: what it hides is not required"
 SET_UP_BY = {"nccl_tests": "DCGM_NCCL_TESTS_BIN_PATH", "rist": "DCGM_RIST_BIN_PATH"}
 """Test that DCGM runs only where a variable names its program -> that variable."""
@@ -172,6 +176,8 @@ def _node(
 ) -> Node:
     node, nvml = found.node_doc, found.nvml_doc
     gpus = gpus_found(found)
+    if node and not found.boot_id:  # then no other document may name one either, else it counts as of another boot
+        assumptions.append(NO_BOOT_ID)
     if node and not node.pci_visible:
         assumptions.append("no PCI bus is visible: GPUs are known by NVML alone")
     if declared and declared.gpus:
@@ -260,19 +266,34 @@ def _no_nvlink(
     virtual: bool,
 ) -> str:
     """Why no NVLink is expected on a node, "" where it is."""
-    if declared and declared.nvlink:
-        return "" if declared.nvlink == "full" else "the site file declares nvlink: none"
     documents = found.nvml_doc.gpus if found.nvml_doc else []
+    if declared and declared.nvlink:
+        if declared.nvlink == "full":
+            return ""
+        if profile is None or profile.nvlink:
+            assumptions += _uncounted(documents)
+        return "the site file declares nvlink: none"
     seen = any(gpu.nvlink_count for gpu in documents)
     if profile is None:
         return "" if seen else "no profile says that there is NVLink, and NVML shows none"
     if not profile.nvlink:
         return f"the profile {profile.name} has no NVLink"
-    refused = [gpu for gpu in documents if not gpu.nvlink_count and gpu.errors.get("nvlink_count") == "NotSupported"]
+    refused = [gpu for gpu in documents if not gpu.nvlink_count and gpu.errors.get("nvlink_count") == NOT_SUPPORTED]
     if virtual and single and not seen and len(documents) == 1 and refused:
         assumptions.append(ONE_OF_A_BOARD)
         return ONE_OF_A_BOARD
     return ""
+
+
+def _uncounted(documents: Sequence[GpuDoc]) -> list[str]:
+    """A line for each GPU of which nobody knows whether it has the NVLinks that the site file denies."""
+    asked = [(gpu.bdf, gpu.errors.get("nvlink_count", "")) for gpu in documents if gpu.nvlink_count is None]
+    return [
+        f"nvlink: none is declared, and nothing confirms it for {bdf}: its NVLinks could not be counted "
+        f"({shown(why) if why else 'no answer'})"
+        for bdf, why in asked
+        if why != NOT_SUPPORTED
+    ]
 
 
 def _stand_in(site: Site | None, docs: Mapping[str, NodeFound]) -> str:
