@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -232,7 +231,7 @@ def test_what_nothing_confirms_is_said_beside_nvlink_none(site_of: SiteOf) -> No
 
 
 def test_a_boot_that_nobody_names_is_said() -> None:
-    """Where the kernel gives no boot id a reboot between two measurements would not be seen: the certificate says so."""
+    """Where the kernel gives no boot id a reboot between two measurements would not be seen: that is said."""
     says = "boot id unknown: a reboot in between would not show"
     assert says in one(None, dataclasses.replace(healthy(2), boot_id=""))[0].assumptions
     assert says not in one(None, healthy(2))[0].assumptions
