@@ -108,6 +108,8 @@ class Acceptance:
         """
         self.findings.reread()
         self._logs.clear()
+        if finished:
+            self.run.store.restore_evidence()
         certificate = build(
             findings=self.findings,
             records=records,
@@ -243,6 +245,7 @@ class Acceptance:
             fresh=fresh,
             findings=self.findings,
             probes=self._probes,
+            anew=settings.record is not None,
         )
         if self.run.measured_again:
             again = ", ".join(self.run.measured_again)

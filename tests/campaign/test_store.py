@@ -68,6 +68,25 @@ def test_raw_output_lies_under_its_digest(tmp_path: Path) -> None:
     assert path.read_bytes() == b"x\n"
 
 
+def test_evidence_that_vanished_or_changed_is_written_again(tmp_path: Path) -> None:
+    """The store holds every raw output as well: files that are gone, emptied or changed are made good from it."""
+    store = Store(tmp_path, Local())
+    for key in ("a", "b", "c"):
+        store.take(key, Command(node="node01", argv=("echo", key), timeout_s=10))
+    whole = {path: path.read_bytes() for path in (tmp_path / "evidence").iterdir()}
+    gone, empty, other = whole
+    gone.unlink()
+    empty.write_text("")
+    other.write_text("nothing")
+    store.restore_evidence()
+    assert {path: path.read_bytes() for path in (tmp_path / "evidence").iterdir()} == whole
+    other.write_text("nothing")
+    store.forget("a")
+    store.forget("b")
+    store.forget("c")
+    assert {path.read_bytes() for path in (tmp_path / "evidence").iterdir()} == set(whole.values())
+
+
 def test_a_damaged_store_file_is_an_error(tmp_path: Path) -> None:
     """A store file that was cut is an error, never an empty measurement."""
     store = Store(tmp_path, Local())

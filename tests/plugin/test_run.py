@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,38 @@ def test_a_recording_made_by_a_run_replays_to_the_same(accept: Accept) -> None:
     cells = [run.cells("NOT MEASURED") for run in (first, second)]
     assert second.certificate["basis"] == "replay"
     assert cells[0] == cells[1]
+
+
+def test_what_is_recorded_is_a_whole_run(accept: Accept) -> None:
+    """With --gpuready-record nothing is continued: the recording holds every result, and the older run is kept."""
+    first = accept("-m", "level1", "-k", "present")
+    second = accept("-m", "level1", "--gpuready-record", "rec")
+    assert first.code == second.code == 20
+    assert (accept.path / "gpuready-out.1" / "run.json").exists()
+    stored = sum(len(json.loads(p.read_text())["results"]) for p in (second.out / "store").glob("*.json"))
+    assert stored == len(list((accept.path / "rec" / "results").glob("*.json"))) > 0
+
+
+def test_evidence_is_there_when_the_run_ends(accept: Accept, pytester: pytest.Pytester) -> None:
+    """Raw output that somebody deletes or changes while the run goes on is there again, whole, when it has ended."""
+    pytester.makepyfile(
+        meddling="""
+        import pytest
+        from pathlib import Path
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtestloop():
+            ended = yield
+            first, *others = Path("gpuready-out/evidence").iterdir()
+            first.unlink()
+            for path in others:
+                path.write_text("nothing")
+            return ended
+        """
+    )
+    run = accept(*REPLAY, plugins=("meddling",))
+    assert run.status == "ACCEPTED"
+    for entry in run.certificate["evidence"]:
+        assert hashlib.sha256((run.out / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
 
 
 def test_a_stand_in_is_never_hardware(accept: Accept) -> None:

@@ -76,8 +76,11 @@ def open_run(
     fresh: dict[str, Taken],
     findings: Findings,
     probes: Sequence[Probe],
+    anew: bool = False,
 ) -> Run:
     """Continue the run in `out` or start a new one there; `fresh` are results taken just now (the inventory's).
+
+    With `anew` no run is continued: what is recorded of this one has to be all of it.
 
     Raises:
         LeaseError: another run is writing to this directory.
@@ -96,6 +99,7 @@ def open_run(
             lock = _lock(out)
             continued = (
                 earlier is not None
+                and not anew
                 and earlier.ended in ("", "INCOMPLETE")
                 and earlier.identity.same_as(identity)
                 and not _failed(findings, probes)

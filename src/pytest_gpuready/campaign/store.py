@@ -95,6 +95,17 @@ class Store:
         if taken and not taken.empty:
             self._write(key, Taken(earlier=[*taken.earlier, *taken.results]))
 
+    def restore_evidence(self) -> None:
+        """Write again whatever raw output is missing or no longer what its name says: the store holds it, too.
+
+        Raises:
+            StoreError: the run directory cannot be used.
+        """
+        for key in self.scopes():
+            taken = self.read(key)
+            if taken:
+                self._keep_evidence(taken)
+
     def read(self, key: str) -> Taken | None:
         """What is stored for this scope.
 
@@ -126,12 +137,8 @@ class Store:
         return self._write(key, msgspec.structs.replace(before, results=[*before.results, result]))
 
     def _write(self, key: str, taken: Taken) -> Taken:
+        self._keep_evidence(taken)
         try:
-            for result in (*taken.earlier, *taken.results):
-                path = self._root / "evidence" / f"{digest(result)}.txt"
-                if not path.exists():
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    write_atomically(path, result.stdout.encode("utf-8", "replace"))
             path = self._path(key)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, msgspec.json.format(msgspec.json.encode(taken), indent=1))
@@ -140,6 +147,20 @@ class Store:
                 f"expected to keep a measurement under {self._root}, found {error.strerror}; make room and run again"
             ) from error
         return taken
+
+    def _keep_evidence(self, taken: Taken) -> None:
+        """Each raw output under its digest, whatever lay there before."""
+        try:
+            for result in (*taken.earlier, *taken.results):
+                name = digest(result)
+                path = self._root / "evidence" / f"{name}.txt"
+                if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != name:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    write_atomically(path, result.stdout.encode("utf-8", "replace"))
+        except OSError as error:
+            raise StoreError(
+                f"expected to keep evidence under {self._root}, found {error.strerror}; make room and run again"
+            ) from error
 
     @contextlib.contextmanager
     def _lock(self, key: str, *, patience_s: float) -> Iterator[None]:
