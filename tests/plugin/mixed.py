@@ -1,0 +1,38 @@
+"""Text of a plug-in for runs whose node is recorded and whose `dcgmi` is a stand-in that really runs here.
+
+It sits at the transport's seam: DCGM commands go to the local transport, everything else is answered by the recording.
+The boot id of this machine is written over by the recorded one, or the two would be two machines.
+"""
+
+MIXED = """
+import dataclasses
+import json
+import os
+import pytest_gpuready.acceptance
+from pytest_gpuready.agent.__main__ import boot_id
+from pytest_gpuready.transport import Interrupted
+from pytest_gpuready.transport.local import Local
+from pytest_gpuready.transport.replay import Replay
+
+class Mixed(Replay):
+    def __init__(self, directory):
+        super().__init__(directory)
+        self._local = Local()
+
+    def run(self, command):
+        if "around" not in command.argv:
+            return super().run(command)
+        at_most = float(os.environ.get("TEST_DEADLINE_S", "60"))
+        try:
+            result = self._local.run(dataclasses.replace(command, timeout_s=at_most))
+        except Interrupted as stop:
+            raise Interrupted(self._ours(stop.result, command)) from None
+        return self._ours(result, command)
+
+    def _ours(self, result, command):
+        recorded = self._results[command.node, tuple(command.argv[:3]) + ("node",)][0].stdout
+        boot = json.loads(recorded)["boot_id"]
+        return dataclasses.replace(result, command=command, stdout=result.stdout.replace(boot_id(), boot))
+
+pytest_gpuready.acceptance.Replay = Mixed
+"""
