@@ -171,9 +171,23 @@ class Acceptance:
             *(f"assumed: {text}" for text in self.inventory.assumptions),
             f"out {self.run.out}/ ({'continued' if self.run.continued else 'new'})",
         ]
+        minutes = self._long_s() / 60
+        if minutes >= 1 and self.basis != "replay":
+            lines.append(f"long tests take about {minutes:.0f} min in all, more on a busy or larger machine")
         if self.run.moved_to:
             lines.append(f"the earlier run lies in {self.run.moved_to}/")
         return lines
+
+    def _long_s(self) -> float:
+        """How long the commands that take their time usually take, for what this run asks for, in seconds."""
+        asked = {c.metric for c in self.profile.up_to(self.level) for n in self.inventory.nodes if not applies(c, n)}
+        return sum(
+            probe.command(node, scope).typical_s
+            for probe in self._probes
+            if asked & set(probe.metrics)
+            for node in self.inventory.nodes
+            for scope in probe.scopes(node)
+        )
 
     # --- opening -------------------------------------------------------------------------------------------------
 
