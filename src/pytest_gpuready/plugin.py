@@ -192,13 +192,18 @@ def pytest_runtest_makereport(
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> Generator[None, None, None]:
     """Write the certificate before anybody else ends the session, and raise the exit code to what it says."""
     driving = session.config.stash.get(DRIVING, None)
-    if driving and not hasattr(session.config, "workerinput"):
-        session.exitstatus = driving.finish(int(session.exitstatus) or int(exitstatus))
-        session.config.stash[ENDED] = (session, session.exitstatus)
-    try:
+    if driving is None or hasattr(session.config, "workerinput"):
         yield
-    finally:
-        _keep_code(session.config)
+        return
+    code = int(session.exitstatus) or int(exitstatus)
+    try:
+        session.exitstatus = code = driving.finish(code)
+    finally:  # whatever became of it, the others end the session too
+        try:
+            yield
+        finally:
+            session.config.stash[ENDED] = (session, driving.look_back(code))
+            _keep_code(session.config)
 
 
 @pytest.hookimpl(trylast=True)

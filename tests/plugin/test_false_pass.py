@@ -53,11 +53,11 @@ def test_another_marker_expression_aims_at_the_whole_profile(accept: Accept) -> 
     assert "GPU-1" in run.cells("NOT TESTED")
 
 
-def test_a_level_without_clauses_is_not_accepted(accept: Accept) -> None:
-    """A level that the profile has no clause for cannot be reached by passing nothing."""
+def test_a_level_of_which_nothing_applies_is_not_accepted(accept: Accept) -> None:
+    """A level whose clauses all need what the node does not have cannot be reached by passing nothing."""
     run = accept("--gpuready-replay", "demo", "-m", "level4")
     assert (run.code, run.status) == (20, "INCOMPLETE")
-    assert any("no clause of level" in why for why in run.certificate["why"])
+    assert any("nothing of level 4 passed" in why for why in run.certificate["why"])
 
 
 CONFTESTS = {
