@@ -193,6 +193,7 @@ OWN = 'profile: ours\nextends: h200-sxm\nversion: "1"\ntitle: O\nclauses:\n'
         ("  GPU-1: {required: false, gate: false}\n", 'line 6 $.clauses.GPU-1.required: expected no headline on a clause that is not required, found required: false; say headline: "" beside it'),
         ("  GPU-11: {gate: true}\n", "line 6 $.clauses.GPU-11.gate: expected no gate on a clause that is not required, found required: false; say gate: false beside it"),
         ("  GPU-24: {metric: xid.hardware, unit: ''}\n", "line 6 $.clauses.GPU-24.metric: expected 'temperature.gpu.margin' (GPU-24 is about that wherever it is inherited), found 'xid.hardware'; drop it, or give a clause of another id"),
+        ("  GPU-9: {needs: peers}\n", "line 6 $.clauses.GPU-9.needs: expected a clause about ecc.uncorrected.volatile to hold on every node, found needs peers; drop it"),
         ("  GPU-28: {per: node}\n", "line 6 $.clauses.GPU-28.per: expected 'gpu' (GPU-28 is about that wherever it is inherited), found 'node'; drop it, or give a clause of another id"),
         ("  GPU-28: {suite: nvlink}\n", "line 6 $.clauses.GPU-28.suite: expected 'gpu_health' (GPU-28 is about that wherever it is inherited), found 'nvlink'; drop it, or give a clause of another id"),
         ("  PCIE-50: {limit: {at_least: 1}}\n", "line 6 $.clauses.PCIE-50: no clause PCIE-50 in h200-sxm; did you mean PCIE-5? A new one needs suite, level, metric and per"),

@@ -132,6 +132,10 @@ def _role(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
     if why and entry.get("metric") in NEVER and not lacks & set(_needs(entry)):
         says = f"expected a clause about {entry['metric']} to apply (it is never right), found not_applicable"
         merged.finding(clause, ("not_applicable",), f"{says}; drop it, or let the site file exclude it with a reason")
+    more = set(_needs(entry)) - ({"nvlink"} if entry.get("metric") == "nvlink.errors" else set())
+    if more and entry.get("metric") in NEVER:
+        says = f"expected a clause about {entry['metric']} to hold on every node, found needs {', '.join(sorted(more))}"
+        merged.finding(clause, ("needs",), f"{says}; drop it")
     if why and "limit" in entry:
         says = 'expected no limit beside not_applicable, found both; drop one (a child may say not_applicable: "")'
         merged.finding(clause, ("limit",), says)
