@@ -8,6 +8,7 @@ longer proves that there was none.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ RELEVANT = re.compile(
 _LOST_GPU = re.compile(r"The NVIDIA GPU [0-9a-fA-F]+:")
 """The line with the address of a GPU that never answered: what goes with it stands in a line of its own."""
 _NUMBERED = re.compile(r"S?Xid\s*[(\[][^)\]]*[)\]]\s*:?\s*\d+", re.IGNORECASE)
-_KIND = re.compile(rf"{_NUMBERED.pattern}|fallen off the bus|Severity \d+|\b\S*(?:fatal|correct)\S*", re.IGNORECASE)
+_KIND = re.compile(rf"{_NUMBERED.pattern}|fallen off the bus|Severity \d+|(?:non-)?fatal|(?:un)?correct", re.IGNORECASE)
 
 
 class Record(NamedTuple):
@@ -78,11 +79,13 @@ def _cut(text: str) -> Iterator[str]:
         head = word if at and DRIVER not in text[at : at + _HEAD] else ""
         end = at + LONGEST_LINE - len(head)
         if end < len(text):
-            end = next((event for event in rest if max(at, end - _HEAD) < event < end), end)
+            last = bisect_right(rest, max(at, end - _HEAD))
+            end = rest[last] if last < len(rest) and rest[last] < end else end
         yield head + text[at:end]
-        event = next((event for event in rest if event >= end), None)
-        if event is None:
+        following = bisect_left(rest, end)
+        if following == len(rest):
             return
+        event = rest[following]
         begin = max(end, event - _CONTEXT)
         with_driver = text.find(DRIVER, begin, event)
         at = event if with_driver < 0 else with_driver

@@ -28,5 +28,11 @@ def xid_begins(text: str) -> re.Pattern[str]:
 
 def events(text: str) -> list[int]:
     """Where in a line something is reported: errors by number, lost or unstarted GPUs, uncorrected PCIe errors."""
-    words = (xid_begins(text), SXID_BEGINS, OFF_THE_BUS, NO_START, UNCORRECTED)
+    low = text.lower()
+    words = [
+        *((xid_begins(text), SXID_BEGINS) if "xid" in low else ()),  # most lines have none of them: looked up fast
+        *((OFF_THE_BUS,) if "off the bus" in low else ()),
+        *((NO_START,) if "adapter failed" in low else ()),
+        *((UNCORRECTED,) if "uncorrect" in low or "containment" in low else ()),
+    ]
     return sorted({match.start() for word in words for match in word.finditer(text)})
