@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,21 @@ COMPOSED = "composed: eight GPUs made of the two of the demo recording, addresse
 
 def demo_results() -> list[CommandResult]:
     """The demo node as recorded."""
-    return read_results(DEMO)
+    return list(_recorded())
+
+
+@functools.cache
+def _recorded() -> tuple[CommandResult, ...]:
+    return tuple(read_results(DEMO))
 
 
 def eight_gpus() -> list[CommandResult]:
     """The results of a node with eight GPUs: GPU i is the demo's GPU i % 2 at another address."""
+    return list(_composed())
+
+
+@functools.cache
+def _composed() -> tuple[CommandResult, ...]:
     results = demo_results()
     documents = [json.loads(result.stdout) for result in results]
     old = sorted(gpu["bdf"] for gpu in _data(documents, "node")["gpus"])
@@ -52,7 +63,7 @@ def eight_gpus() -> list[CommandResult]:
             ]
             continue
         made.append(_as(result, document, result.command.argv))
-    return made
+    return tuple(made)
 
 
 SITE = """site: 1

@@ -103,6 +103,12 @@ class Accept:
         return Outcome(result=result, out=self.path / "gpuready-out")
 
 
+@pytest.fixture(autouse=True)
+def _no_power_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in this process do not wait for the disk: that guards against a power cut, which no test here makes."""
+    monkeypatch.setattr("pytest_gpuready.files.os.fsync", lambda descriptor: None)
+
+
 @pytest.fixture
 def accept(pytester: pytest.Pytester, own_lease: str) -> Accept:
     """A run of the shipped suites; arguments as on the command line."""
