@@ -43,6 +43,7 @@ RUNS = {
 """Test -> the run that shows it; memory_bandwidth is absent from its run, as its plug-in was not installed."""
 INSTALLED = DcgmDoc(
     path="/usr/bin/dcgmi",
+    version="4.6.0",
     root=True,
     machine="x86_64",
     host_engine=[1],

@@ -49,10 +49,9 @@ def around(
 ) -> CommandResult:
     """The result of an agent that ran dcgmi as its child."""
     more.setdefault("watch_problem", "made by hand: what is not here was not watched")
+    more = {"seconds": 5000.0, **more}
     words = list(command.argv[command.argv.index("--") + 1 :])
-    document = AroundDoc(
-        argv=words, exit_code=exit_code, stdout=stdout, stderr=stderr, seconds=4.0, watch=watch or {}, **more
-    )
+    document = AroundDoc(argv=words, exit_code=exit_code, stdout=stdout, stderr=stderr, watch=watch or {}, **more)
     printed = encode(probe="around", host="node01", boot_id=BOOT, data=document).decode()
     return CommandResult(
         command=command,

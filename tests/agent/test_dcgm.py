@@ -1,4 +1,4 @@
-"""How DCGM is installed is found from files and processes alone; nothing of it is started."""
+"""How DCGM is installed is found from files and processes; of DCGM itself only its version is asked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def machine(tmp_path):
     """A tree with DCGM 4 installed as packages do, a host engine and somebody's diagnostic."""
     binary = tmp_path / "usr/bin/dcgmi"
     binary.parent.mkdir(parents=True)
-    binary.write_text("#!/bin/sh\nexit 99\n")
+    binary.write_text("#!/bin/sh\n[ \"$*\" = --version ] && printf '\\ndcgmi  version: 4.6.0\\n\\n'\n")
     binary.chmod(0o755)
     plugins = tmp_path / "usr/libexec/datacenter-gpu-manager-4/plugins/cuda13"
     plugins.mkdir(parents=True)
@@ -48,10 +48,11 @@ def machine(tmp_path):
     return tmp_path
 
 
-def test_all_of_it_is_found_and_nothing_is_run(machine):
-    """Path, folders, the entries of this model, engine, other diagnostics and the engine's DCGM variables."""
+def test_all_of_it_is_found(machine):
+    """Version, path, folders, the entries of this model, engine, other diagnostics and the engine's DCGM variables."""
     doc = installed(machine, {"PATH": str(machine / "usr/bin"), "DCGM_MINE": "1"}, ["2335"])
     assert doc.path == str(machine / "usr/bin/dcgmi")
+    assert doc.version == "4.6.0"
     assert list(doc.plugins.values()) == [["libMemory.so.4", "libTargetedPower.so.4"]]
     assert [entry.splitlines()[1].split()[1] for entry in doc.skus["2335"]] == ["'2335'", '"233511aa"']
     assert doc.host_engine == [7]
@@ -89,3 +90,22 @@ def test_entries_are_bounded_and_only_of_this_model():
     text = "".join(f"  - name: n{i}\n    id: '2335{i:04x}'\n" for i in range(20)) + SKUS
     assert len(entries(text, ["2335"])["2335"]) == 8
     assert entries(text, ["26b9"]) == {}
+
+
+def test_a_dcgmi_that_says_nothing_has_no_version(machine, monkeypatch):
+    """One that hangs, fails or prints something else costs seconds, and is told apart by where its packages lie."""
+    monkeypatch.setattr("pytest_gpuready.agent.dcgm.VERSION_S", 0.2)
+    binary = machine / "usr/bin/dcgmi"
+    for text in ("exec sleep 60", "exit 3", "echo version: soon", "kill -9 $$"):
+        binary.write_text(f"#!/bin/sh\n{text}\n")
+        assert installed(machine, {"PATH": str(machine / "usr/bin")}, []).version == ""
+
+
+def test_variables_of_an_engine_that_may_not_be_read_are_unknown(machine):
+    """Another user's engine: its variables are not taken for absent."""
+    environ = machine / "proc/7/environ"
+    environ.unlink()
+    environ.mkdir()
+    doc = installed(machine, {"PATH": str(machine / "usr/bin")}, [])
+    assert doc.environment == {}
+    assert "nv-hostengine (pid 7)" in doc.environment_problem

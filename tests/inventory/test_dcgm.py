@@ -85,8 +85,20 @@ def test_tests_that_need_more_apply_where_it_is_set_up():
     assert "DCGM_RIST_BIN_PATH is not set" in applies(clauses["dcgm.rist"], node)
     assert "no NVIDIA CPU" in applies(clauses["dcgm.cpu_eud"], node)
     assert applies(clauses["dcgm.nvbandwidth"], node) == ""
-    old, _ = dcgm_of(None, found(DcgmDoc(path="/usr/bin/dcgmi", sku_file="/usr/share/nvidia-validation-suite/x")), "", [])
+    old, _ = dcgm_of(
+        None, found(DcgmDoc(path="/usr/bin/dcgmi", sku_file="/usr/share/nvidia-validation-suite/x")), "", []
+    )
     three = Node(name="n", slots=(), dcgm=old, dcgm_none="")
     assert applies(clauses["dcgm.nvbandwidth"], three) == "DCGM 3 has no such test"
+    left, _ = dcgm_of(
+        None,
+        found(DcgmDoc(path="/usr/bin/dcgmi", version="4.6.0", sku_file="/usr/share/nvidia-validation-suite/x")),
+        "",
+        [],
+    )
+    assert applies(clauses["dcgm.nvbandwidth"], Node(name="n", slots=(), dcgm=left, dcgm_none="")) == ""
+    closed, _ = dcgm_of(None, found(DcgmDoc(path="/usr/bin/dcgmi", environment_problem="Permission denied")), "", [])
+    node = Node(name="n", slots=(), dcgm=closed, dcgm_none="")
+    assert "not known to be set (Permission denied)" in applies(clauses["dcgm.rist"], node)
     plain = Node(name="n", slots=())
     assert all(applies(clause, plain) for clause in clauses.values() if clause.metric.startswith("dcgm."))

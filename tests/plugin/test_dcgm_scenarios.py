@@ -56,7 +56,12 @@ class Played:
         more = self._case.words.get(name, ())
         stdout, stderr, code = play(self._scratch, self._scenario, [*asked[1:], *more])
         document = AroundDoc(
-            argv=asked, exit_code=code, stdout=stdout, stderr=stderr, seconds=1.0, watch_problem="played by a stand-in"
+            argv=asked,
+            exit_code=code,
+            stdout=stdout,
+            stderr=stderr,
+            seconds=900.0,
+            watch_problem="played by a stand-in",
         )
         printed = encode(probe="around", host="node01", boot_id=self._boot_id, data=document).decode()
         return CommandResult(
@@ -192,3 +197,34 @@ def test_where_dcgm_does_not_work_nothing_else_of_it_is_started(tmp_path: Path) 
     assert {f"DCGM-{n}" for n in range(5, 15)} <= set(waiting)
     assert "waits for DCGM-1" in parts(certificate, "DCGM-5")[0].reason
     assert "PCIE-5" in cells(certificate, "PASS")
+
+
+def test_an_xid_in_the_first_run_is_not_taken_back_by_a_retest(tmp_path: Path) -> None:
+    """targeted_stress with an Xid on GPU 3, and one with a low figure on GPU 5; the second run passes on both."""
+    first = Case(
+        name="xid-then-pass",
+        trap="",
+        scenario={
+            "tests": {
+                "targeted_stress": {
+                    "gpus": {
+                        "3": {"status": "Fail", "errors": [{"id": 101, "text": "Detected XID 48 for GPU 3"}]},
+                        "5": {"status": "Fail", "errors": [{"id": 50, "text": "GPU 5 stress level low"}]},
+                    }
+                }
+            }
+        },
+    )
+    healthy = by_name("healthy-4.6.0")
+    inventory, whole = inventory_of(first, tmp_path), profile_of(first)
+    runs = [Played(case, inventory, tmp_path) for case in (first, healthy)]
+
+    class Twice(Played):
+        def run(self, command: Command) -> CommandResult:
+            return runs[command.repeat].run(command)
+
+    store = Store(tmp_path / "out", Twice(first, inventory, tmp_path))
+    findings = Findings(store=store, probes=dcgm_probes(whole), profile=whole, inventory=inventory)
+    (clause,) = whole.of_metric("dcgm.targeted_stress")
+    outcomes = [findings.verdict(clause, slot.part).outcome.value for slot in inventory.nodes[0].slots]
+    assert outcomes == ["PASS", "PASS", "PASS", "FAIL", "PASS", "UNSTABLE", "PASS", "PASS"]

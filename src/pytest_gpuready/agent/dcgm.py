@@ -1,4 +1,4 @@
-"""How DCGM is installed on this machine, found without running any of it.
+"""How DCGM is installed on this machine; of all of it only `dcgmi --version` is run.
 
 What is looked at: `dcgmi` on the PATH, plug-in folders and diag-skus.yaml where packages of 4.x and 3.x put them (or
 beside where `dcgmi` lies, for another prefix), processes of the host engine and of diagnostics that run now. Of the SKU
@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -33,8 +34,10 @@ LARGEST_SKU_FILE = 4 * 2**20
 LARGEST_ENTRY = 8192
 MOST_ENTRIES = 8
 MOST_FILES = 200
+VERSION_S = 5.0
 
 _ENTRY = re.compile(r"^(\s*)- name:", re.MULTILINE)
+_VERSION = re.compile(r"version:\s*(\d{1,3}(?:\.\d{1,5}){1,3})")
 _ID = re.compile(r"""^\s*id:\s*['"]?([0-9A-Fa-f]{4,8})['"]?\s*(?:#.*)?$""", re.MULTILINE)
 
 
@@ -46,8 +49,10 @@ def installed(root: Path, environment: Mapping[str, str], device_ids: Collection
     prefix = _prefix(path, root)
     engines, diagnostics = _processes(root / "proc")
     file, digest, skus, problem = _skus(root, prefix, device_ids)
+    variables, unknown = _variables(root / "proc", engines, environment)
     return DcgmDoc(
         path=path,
+        version=_version(path),
         root=os.geteuid() == 0,
         machine=os.uname().machine,
         host_engine=engines,
@@ -57,7 +62,8 @@ def installed(root: Path, environment: Mapping[str, str], device_ids: Collection
         sku_sha256=digest,
         skus=skus,
         sku_problem=problem,
-        environment=_variables(root / "proc", engines, environment),
+        environment=variables,
+        environment_problem=unknown,
     )
 
 
@@ -65,6 +71,18 @@ def _prefix(path: str, root: Path) -> Path:
     """What stands for / before usr/libexec: where `dcgmi` lies in PREFIX/usr/bin, that prefix, else `root`."""
     folder = Path(path).resolve().parent
     return folder.parent.parent if folder.parts[-2:] == ("usr", "bin") else root
+
+
+def _version(path: str) -> str:
+    """What it calls itself; it asks no engine for that."""
+    try:
+        said = subprocess.run(
+            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=VERSION_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    match = _VERSION.search(said.stdout[:4096].decode("utf-8", "replace"))
+    return match[1] if match else ""
 
 
 def _plugins(root: Path, prefix: Path) -> dict[str, list[str]]:
@@ -137,13 +155,13 @@ def _processes(proc: Path) -> tuple[list[int], dict[str, str]]:
     return engines, diagnostics
 
 
-def _variables(proc: Path, engines: list[int], own: Mapping[str, str]) -> dict[str, str]:
-    """DCGM_* variables that a diagnostic would see: the host engine starts it, or else we do."""
+def _variables(proc: Path, engines: list[int], own: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """DCGM_* variables that a diagnostic would see (the host engine starts it, or else we do), or why nobody knows."""
     seen = dict(own)
     for pid in engines[:1]:
         try:
             raw = (proc / str(pid) / "environ").read_bytes()[: 2**20].decode("utf-8", "replace")
-        except OSError:  # another user's engine: its variables are not ours to read
-            return {}
+        except OSError as error:
+            return {}, f"the environment of {HOST_ENGINE} (pid {pid}): {error.strerror}"
         seen = dict(pair.split("=", 1) for pair in raw.split("\0") if "=" in pair)
-    return {name: seen[name][:200] for name in sorted(seen) if name.startswith("DCGM_")}
+    return {name: seen[name][:200] for name in sorted(seen) if name.startswith("DCGM_")}, ""

@@ -193,7 +193,8 @@ class Findings:
         for number, answers in enumerate(self._each_alone(probe, node, scope, taken.results), 1):
             for clause, found in answers:
                 alarm = found.watch.alarm if isinstance(found, Measurement) and found.watch else ""
-                if (clause.retest and not alarm) or not self._fails(clause, node, found):
+                stays = not clause.retest or alarm or (isinstance(found, Measurement) and found.stands)
+                if not stays or not self._fails(clause, node, found):
                     continue
                 key = (found.metric, found.part)
                 if isinstance(found, Measurement) and not self._fails(clause, node, together.get(key)):
@@ -279,7 +280,8 @@ class Findings:
             if not clause.retest or clause.metric not in probe.metrics:
                 continue
             first = [f for (m, _), f in answers.items() if m == clause.metric and isinstance(f, Measurement)]
-            judged = (judge(clause, f.part, f, peers={}, virtual=False) for f in first if not f.repeats)
+            again = (f for f in first if not f.repeats and not f.stands)
+            judged = (judge(clause, f.part, f, peers={}, virtual=False) for f in again)
             if any(verdict.outcome is Outcome.FAIL for verdict in judged):
                 return True
         return False

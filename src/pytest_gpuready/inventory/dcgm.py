@@ -26,7 +26,7 @@ TESTS = (
 )
 DECLARED_BUILTIN = "the site file declares diagnostics: builtin"
 NOT_THERE = "no dcgmi on the PATH of the node: the built-in engine is used"
-MAJORS = {"datacenter-gpu-manager-4": 4, "nvidia-validation-suite": 3}
+MAJORS = {"datacenter-gpu-manager-4": "4", "nvidia-validation-suite": "3"}
 """A word of the folders that packages use -> DCGM's major version."""
 _LIBRARY = re.compile(r"lib(\w+?)\.so")
 _CUDA = re.compile(r"cuda(\d+)$")
@@ -59,7 +59,7 @@ def _installed(doc: DcgmDoc, cuda: str) -> Dcgm:
     places = (*doc.plugins, doc.sku_file)
     return Dcgm(
         path=doc.path,
-        major=next((major for word, major in MAJORS.items() if any(word in place for place in places)), 0),
+        version=doc.version or next((v for word, v in MAJORS.items() if any(word in place for place in places)), ""),
         root=doc.root,
         host_engine=bool(doc.host_engine),
         busy=tuple(f"{name} (pid {pid})" for pid, name in doc.diagnostics.items()),
@@ -69,6 +69,7 @@ def _installed(doc: DcgmDoc, cuda: str) -> Dcgm:
         sku_problem=problem,
         floors=models,
         environment=dict(doc.environment),
+        environment_problem=doc.environment_problem,
         machine=doc.machine,
     )
 

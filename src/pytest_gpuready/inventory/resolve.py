@@ -139,17 +139,25 @@ def applies(clause: Clause, node: Node) -> str:
 def _lacks(need: str, node: Node) -> str:
     """Why a node does not have what a clause needs, "" where it does."""
     if need in SET_UP_BY:
-        there = node.dcgm is not None and SET_UP_BY[need] in node.dcgm.environment
-        return "" if there else f"{SET_UP_BY[need]} is not set on {node.name}, so DCGM runs no {need}"
+        known = node.dcgm
+        if known is not None and SET_UP_BY[need] in known.environment:
+            return ""
+        unknown = known.environment_problem if known else ""
+        why = f"is not known to be set ({unknown})" if unknown else f"is not set on {node.name}"
+        return f"{SET_UP_BY[need]} {why}, so DCGM is not asked for {need}"
     lacks = {
         "peers": len(node.slots) < 2 and f"{node.name} has fewer than two expected GPUs, so there is no peer",
         "nvlink": not node.nvlink and (node.nvlink_none or f"no NVLink is expected on {node.name}"),
         "nvswitch": not node.nvswitch and (node.nvlink_none or f"no NVSwitch is expected on {node.name}"),
         "dcgm": node.dcgm_none,
-        "dcgm4": node.dcgm is not None and node.dcgm.major == 3 and "DCGM 3 has no such test",
+        "dcgm4": node.dcgm is not None and node.dcgm.version[:1] in "123" and _old(node.dcgm.version),
         "nvidia_cpu": not (node.dcgm and node.dcgm.machine == "aarch64") and f"no NVIDIA CPU is known on {node.name}",
     }
     return lacks[need] or ""
+
+
+def _old(version: str) -> str:
+    return f"DCGM {version} has no such test" if version else ""
 
 
 def _pairs(site: Site | None, docs: Mapping[str, NodeFound]) -> list[tuple[str, DeclaredNode | None, NodeFound | None]]:

@@ -96,10 +96,12 @@ class NcclConf(Wire, frozen=True, kw_only=True):
 
 
 class DcgmDoc(Wire, frozen=True, kw_only=True):
-    """DCGM as it is installed, found without running any of it."""
+    """DCGM as it is installed; no diagnostic is run for it."""
 
     path: str
     """Of `dcgmi`."""
+    version: str = ""
+    """What `dcgmi --version` says, "4.6.0"; "" where it says nothing within some seconds."""
     root: bool = False
     machine: str = ""
     """As `uname -m` says it."""
@@ -117,6 +119,8 @@ class DcgmDoc(Wire, frozen=True, kw_only=True):
     sku_problem: str = ""
     environment: dict[str, str] = {}
     """DCGM_* variables that a diagnostic would see: of the host engine where there is one, else our own."""
+    environment_problem: str = ""
+    """Why they are not known."""
 
 
 class NodeDoc(Wire, frozen=True, kw_only=True):

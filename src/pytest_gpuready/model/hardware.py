@@ -85,15 +85,15 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dcgm:
-    """DCGM as it is installed on a node, known without running it.
+    """DCGM as it is installed on a node, known before any diagnostic runs.
 
     `folders` are the plug-in folders found (CUDA versions), `plugins` the tests whose plug-in lies there. `floors` are
     what its SKU file says of the GPU models found: PCI device id -> parameter -> value.
     """
 
     path: str
-    major: int = 0
-    """Its major version, as where its packages lie says it; 0 where that says nothing."""
+    version: str = ""
+    """As `dcgmi --version` says it; else "3" or "4", as where its packages lie says it; "" where nothing does."""
     root: bool = False
     host_engine: bool = False
     busy: tuple[str, ...] = ()
@@ -104,6 +104,7 @@ class Dcgm:
     sku_problem: str = ""
     floors: dict[str, dict[str, str]] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    environment_problem: str = ""
     machine: str = ""
 
 

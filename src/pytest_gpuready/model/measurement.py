@@ -64,6 +64,8 @@ class Measurement:
     repeats: tuple[Value, ...] = ()
     evidence: tuple[str, ...] = ()
     watch: Watch | None = None
+    stands: bool = False
+    """True where what was found wrong is of a kind that no repetition takes back: nothing is measured again for it."""
 
     def __post_init__(self) -> None:
         if isinstance(self.value, bool) or not isinstance(self.value, (int, float, str)):

@@ -25,7 +25,7 @@ from pytest_gpuready.model.units import show
 from pytest_gpuready.parse.dcgm_skus import lowest
 from pytest_gpuready.probes.answers import Answer, agent_command, complete, evidence, not_measured
 from pytest_gpuready.probes.dcgm_reading import PASSED, Reading, Said, read
-from pytest_gpuready.probes.dcgm_tests import SOFTWARE, TESTS, DcgmTest, duration_s, given
+from pytest_gpuready.probes.dcgm_tests import SOFTWARE, TESTS, DcgmTest, duration_s, floors, given
 from pytest_gpuready.probes.watched import watch
 from pytest_gpuready.profiles.dcgm_parameters import PRECISIONS, precision_refused
 
@@ -58,7 +58,7 @@ class DcgmProbe:
         words = ["dcgmi", "diag", "-r", self._test.words, "-j"]
         if parameters:
             words += ["-p", ";".join(parameter.word for parameter in parameters)]
-        longer = duration_s(self._test, parameters)
+        longer = max(0.0, duration_s(self._test, parameters) - self._test.duration_s)
         watched = ",".join(slot.gpu.bdf for slot in node.slots if slot.gpu) or ADDRESSES
         return agent_command(
             node,
@@ -93,15 +93,14 @@ class DcgmProbe:
         if self._test.per == "node":
             yield self._answer(self._test.metric, node.part, reading.whole, conditions, seen)
             return
-        blind = self._blind(node, reading)
         for slot in node.slots:
             said = reading.gpus.get(slot.bdf) if slot.gpu else None
             if said is None:
                 gone = "" if slot.gpu else "it was not found, so DCGM did not test it"
                 yield not_measured(self._test.metric, slot.part, f"{slot.part.label}: {gone or reading.doubt}", seen)
                 continue
-            if blind and not said.failed:
-                said = Said(open=said.open or blind)
+            if not said.failed and not said.open and (blind := self._blind(node, reading, said)):
+                said = Said(open=blind)
             answer = self._answer(self._test.metric, slot.part, said, conditions, seen)
             yield _watched(answer, reading, slot.bdf) if isinstance(answer, Measurement) else answer
         if self._test.name == SOFTWARE:
@@ -119,6 +118,7 @@ class DcgmProbe:
             detail=said.detail,
             conditions=conditions,
             evidence=seen,
+            stands=said.stands,
         )
 
     def _ready(self, node: Node, reading: Reading, seen: tuple[str, ...]) -> Answer:
@@ -158,31 +158,30 @@ class DcgmProbe:
                 "given " + ", ".join(f"{p.word.partition('.')[2]}{f' {p.unit}' if p.unit else ''}" for p in parameters)
             )
         mine = {p.name for p in parameters}
-        floors = [
-            f"{name.partition('.')[2]} {value}"
-            for name, value in self._floors(node).items()
-            if name.startswith(f"{self._test.name}.") and name not in mine
+        own = [
+            f"{name.partition('.')[2]} {value}{' (not used)' if name in mine else ''}"
+            for name, value in floors(node).items()
+            if name.startswith(f"{self._test.name}.")
         ]
-        if floors:
-            said.append(f"floors of diag-skus.yaml: {', '.join(floors[:12])}")
+        if own:
+            said.append(f"floors of diag-skus.yaml: {', '.join(own[:12])}")
         elif node.dcgm and self._test.name != SOFTWARE:
             said.append("floors: DCGM's own defaults")
         return "; ".join(said)
 
-    def _floors(self, node: Node) -> dict[str, str]:
-        models = node.dcgm.floors if node.dcgm else {}
-        here = {slot.gpu.pci_id.partition(":")[2] for slot in node.slots if slot.gpu}
-        return {name: value for device in sorted(here) for name, value in models.get(device, {}).items()}
-
-    def _blind(self, node: Node, reading: Reading) -> str:
-        """Why a pass of this test proves nothing: a floor that nothing could miss, or another precision than asked."""
+    def _blind(self, node: Node, reading: Reading, said: Said) -> str:
+        """Why a pass of this test proves nothing: too short, another precision, a floor that nothing could miss."""
         parameters = self._given(node)
+        asked_s = duration_s(self._test, parameters)
+        if reading.doc and reading.doc.seconds < asked_s:
+            took = f"found it ended after {reading.doc.seconds:.0f} s"
+            return f"expected {self._test.name} to run for {asked_s:.0f} s, {took}"
         for parameter in parameters:
             if parameter.name == "diagnostic.precision":
-                return _precision(str(parameter.value), reading)
-        floors = self._floors(node)
+                return _precision(str(parameter.value), said)
+        own = floors(node)
         for known in self._profile.dcgm:
-            in_force = next((str(p.value) for p in parameters if p.name == known.name), floors.get(known.name, ""))
+            in_force = next((str(p.value) for p in parameters if p.name == known.name), own.get(known.name, ""))
             floor = lowest(in_force)
             if known.test == self._test.name and known.ceiling and floor is not None and floor < 0.1 * known.ceiling:
                 return (
@@ -203,16 +202,13 @@ def _engine(node: Node) -> str:
     return "nv-hostengine" if node.dcgm.host_engine else "embedded engine"
 
 
-def _precision(asked: str, reading: Reading) -> str:
-    """What ran must be what was asked for: DCGM passes over words that it does not know."""
+def _precision(asked: str, said: Said) -> str:
+    """What ran on a GPU must be what was asked for: DCGM passes over words that it does not know."""
     refused = precision_refused(asked)
     if refused:
         return f"expected a precision that DCGM has, found {asked}: {refused}"
-    stdout = reading.doc.stdout if reading.doc else ""
-    ran = [line for line in stdout.splitlines() if "Running with precisions:" in line]
-    missing = [
-        name for letter, name in PRECISIONS.items() if letter in asked and not all(f"{name} 1" in r for r in ran)
-    ]
+    ran = [text for text in said.info if "Running with precisions:" in text]
+    missing = [n for letter, n in PRECISIONS.items() if letter in asked and not all(f"{n} 1" in text for text in ran)]
     if not ran or missing:
         return f"expected precision {asked}, found {', '.join(missing) or 'no word of it'} not run"
     return ""

@@ -7,6 +7,7 @@ parts together blames none of them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,11 @@ from pytest_gpuready.probes.dcgm_tests import SOFTWARE, DcgmTest
 
 PASSED = "passed"
 FAILED_EXITS = (205, 226)
+SPEED = frozenset((30, 31, 50, 62, 63, 110))
+"""Errors about a figure below its floor: bandwidth, latency, stress level, memory bandwidth, power, GFLOP/s."""
+NVLINK_DOWN = 14
+WHOLE = ("", "all GPUs")
+"""Parts that stand for every GPU: a result without an entity, and the tables of 3.x."""
 LONGEST = 600
 
 
@@ -30,12 +36,15 @@ LONGEST = 600
 class Said:
     """What a run says of one part: `failed` (found wrong), else `open` (why nothing was measured), else it passed.
 
-    Whoever says nothing leaves it open.
+    Whoever says nothing leaves it open. `stands`: a failure that no repetition takes back, wrong bytes or an error of
+    the hardware rather than a figure below its floor.
     """
 
     failed: str = ""
     open: str = "expected a result, found none"
     detail: str = ""
+    stands: bool = False
+    info: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +68,7 @@ def read(test: DcgmTest, node: Node, result: CommandResult) -> Reading:
     asked = result.command.argv[result.command.argv.index("--") + 1 :]
     if tuple(doc.argv) != tuple(asked):
         return _nothing(f"expected the output of {' '.join(asked)!r}, found that of {' '.join(doc.argv)[:80]!r}", doc)
-    if doc.problem:
+    if doc.problem and not doc.stdout.strip():
         return _nothing(f"{doc.problem}; install DCGM (datacenter-gpu-manager-4-cuda13 or alike), or correct PATH", doc)
     try:
         run = diag_run(doc.stdout, doc.stderr, doc.exit_code)
@@ -74,10 +83,11 @@ def read(test: DcgmTest, node: Node, result: CommandResult) -> Reading:
         places, numbering = _places(node, run.passes)
     except ParseError as error:
         places, numbering, doubt = {}, "", doubt or str(error)
+    parts = [_without_links(part, node) for part in parts]
     ours = [part for part in parts if _is(part, test.name)]
     gpus = {slot.bdf: _gpu(slot, test, parts, places, doubt) for slot in node.slots if slot.bdf}
-    named = {number for number in places if number is not None}
-    whole = [part for part in ours if part.gpu is None or part.gpu not in named]
+    # A test of the node is judged by all its results; the software checks by what no GPU of ours is named for.
+    whole = ours if test.per == "node" else [part for part in ours if part.gpu is None or part.gpu not in places]
     return Reading(
         version=run.version,
         doubt=doubt,
@@ -104,6 +114,9 @@ def _stranger(run: DiagRun, node: Node) -> str:
         )
     if run.driver and node.driver and run.driver != node.driver:
         return f"expected results of driver {node.driver}, found {run.driver}: another machine answered"
+    known = node.dcgm.version if node.dcgm else ""
+    if run.version and known and run.version.partition(".")[0] != known.partition(".")[0]:
+        return f"expected results of DCGM {known}, found those of {run.version}: another installation answered"
     return ""
 
 
@@ -113,6 +126,8 @@ def _doubt(run: DiagRun, doc: AroundDoc, parts: Sequence[PartResult], test: Dcgm
 
 
 def _doubts(run: DiagRun, doc: AroundDoc, parts: Sequence[PartResult], test: DcgmTest) -> Iterator[str]:
+    if doc.problem:
+        yield f"expected dcgmi diag to end well, found: {doc.problem}"
     if run.runtime_errors:
         suspect, remedy = reason(run.runtime_errors[0])
         yield f"expected results, found none: {suspect}; {remedy} (dcgmi: {run.runtime_errors[0][:240]!r})"
@@ -124,6 +139,8 @@ def _doubts(run: DiagRun, doc: AroundDoc, parts: Sequence[PartResult], test: Dcg
         yield "expected all that dcgmi printed, found more than is kept; run it by hand"
     if not run.passes:
         yield f"expected results of {test.name}, found none; read nvvs.log"
+    if test.name != SOFTWARE and run.version.startswith("4.") and not any(_is(part, SOFTWARE) for part in parts):
+        yield f"expected the software checks before {test.name}, found none of them; keep the whole output"
     failed = [part for part in parts if part.says is Says.FAILED]
     code = doc.exit_code
     if code and not (code in FAILED_EXITS and failed):
@@ -137,21 +154,24 @@ def _doubts(run: DiagRun, doc: AroundDoc, parts: Sequence[PartResult], test: Dcg
 
 
 def _places(node: Node, passes: Sequence[DiagPass]) -> tuple[dict[int, Slot], str]:
-    """DCGM's GPU number -> our slot, and how that is known.
+    """DCGM's GPU number -> our slot, and how that is known. A number that has no slot is none of ours.
 
     Raises:
         ParseError: nobody can say which GPU a number is.
     """
-    found = [slot for slot in node.slots if slot.gpu]
+    found = sorted((slot for slot in node.slots if slot.gpu), key=lambda slot: slot.bdf)
     by_serial = {slot.gpu.serial: slot for slot in found if slot.gpu and slot.gpu.serial}
     places: dict[int, Slot] = {}
     how = "by serial number"
     for one in passes:
         listed = [entity for entity in one.entities or () if entity.kind == "GPU" and entity.number is not None]
-        serials = {entity.number: entity.serial for entity in listed if entity.serial}
+        serials = {entity.number: entity.serial for entity in listed if entity.number is not None and entity.serial}
         numbers = one.gpu_numbers()
-        if serials and len(by_serial) == len(found) and set(serials) >= set(numbers):
-            now = {n: by_serial[serials[n]] for n in numbers if serials[n] in by_serial}
+        if serials and by_serial:
+            now = {number: by_serial[serial] for number, serial in serials.items() if serial in by_serial}
+            if not now:
+                other = min(serials.values())
+                raise ParseError(f"expected GPUs of this node, found serial numbers of others ({other[:40]})")
         elif numbers == tuple(range(len(found))):
             how, now = "in the order of PCI addresses", dict(zip(numbers, found, strict=True))
         else:
@@ -169,6 +189,16 @@ def _places(node: Node, passes: Sequence[DiagPass]) -> tuple[dict[int, Slot], st
     return places, how
 
 
+def _without_links(part: PartResult, node: Node) -> PartResult:
+    """A result that fails by NVLinks that are not fitted measured nothing: DCGM cannot be told so."""
+    ids = {error.id if error.id is not None else meaning_of(error).id for error in part.errors}
+    if node.nvlink or part.says is not Says.FAILED or ids != {NVLINK_DOWN}:
+        return part
+    why = f"DCGM calls NVLinks down that are not fitted here ({node.nvlink_none or 'none is expected'})"
+    remedy = "exclude this clause with that reason, or run a DCGM that knows this machine"
+    return dataclasses.replace(part, says=Says.UNMEASURED, suspect=why, remedy=remedy)
+
+
 def _is(part: PartResult, name: str) -> bool:
     """Whether a result belongs to this test; up to 3.x the software checks have names of their own."""
     return part.test.key == name or (name == SOFTWARE and part.test.software_check)
@@ -177,7 +207,7 @@ def _is(part: PartResult, name: str) -> bool:
 def _gpu(slot: Slot, test: DcgmTest, parts: Sequence[PartResult], places: dict[int, Slot], doubt: str) -> Said:
     """What the run says of one GPU: of the test itself, and of the software checks that run before each test."""
     mine = [p for p in parts if p.gpu is not None and places.get(p.gpu) is slot]
-    all_of_them = [p for p in parts if p.gpu is None]
+    all_of_them = [p for p in parts if p.gpu is None and p.part in WHOLE]
     own = [p for p in mine if _is(p, test.name)]
     shared = [p for p in all_of_them if _is(p, test.name)]
     if test.name == SOFTWARE:
@@ -196,7 +226,8 @@ def _said(parts: Sequence[PartResult], ours: Sequence[PartResult], doubt: str, n
     failed = [p for p in parts if p.says is Says.FAILED]
     if failed:
         told = "; ".join(dict.fromkeys(_told(p) for p in failed))
-        return Said(open="", failed=_cut(told), detail=_what_to_do(failed))
+        slow = all(p.errors and all(meaning_of(error).id in SPEED for error in p.errors) for p in failed)
+        return Said(open="", failed=_cut(told), detail=_what_to_do(failed), stands=not slow)
     if doubt:
         return Said(open=_cut(doubt))
     unmeasured = [p for p in parts if p.says is Says.UNMEASURED]
@@ -204,7 +235,8 @@ def _said(parts: Sequence[PartResult], ours: Sequence[PartResult], doubt: str, n
         return Said(open=_cut("; ".join(dict.fromkeys(_told(p) for p in unmeasured))))
     if not ours:
         return Said(open=f"expected a result of {name}, found none (its plug-in may be missing, or it did not run)")
-    return Said(open="", detail=_cut("; ".join(" ".join(text.split()) for p in ours for text in p.info)))
+    info = tuple(" ".join(text.split()) for p in ours for text in p.info)
+    return Said(open="", detail=_cut("; ".join(info)), info=info)
 
 
 def _told(part: PartResult) -> str:
@@ -229,5 +261,5 @@ def _what_to_do(failed: Sequence[PartResult]) -> str:
 
 
 def _cut(text: str) -> str:
-    plain = " ".join(text.split())
+    plain = " ".join(text.encode("utf-8", "replace").decode().split())
     return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 3]}..."

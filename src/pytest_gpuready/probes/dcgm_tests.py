@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytest_gpuready.model import Node, Parameter, Profile, Source
-from pytest_gpuready.profiles.dcgm_parameters import DERIVED
+from pytest_gpuready.parse.dcgm_skus import lowest
+from pytest_gpuready.profiles.dcgm_parameters import DERIVED, FLOORS
 
 START_S = 12.0
 """What DCGM needs before a test begins, where it starts an engine of its own."""
@@ -59,24 +60,40 @@ TESTS = (
 SOAKED = ("diagnostic", "targeted_power", "memtest")
 """Tests that share the time of a soak, a third each: arithmetic, power, memory."""
 BURN = Source(kind="declared", cite="--gpuready-burn")
+DEFAULT = Source(kind="rule", cite="the default of DCGM 4.6.0")
 
 
 def given(test: DcgmTest, node: Node, profile: Profile, burn_s: float) -> tuple[Parameter, ...]:
     """What this test is given on this node: the profile's own parameters, what follows from its clauses, the soak."""
     chosen = {p.name: p for p in profile.dcgm if p.test == test.name}
     chosen |= {p.name: p for p in _derived(node, profile) if p.test == test.name}
-    if burn_s and test.name in SOAKED:
+    chosen = {name: p for name, p in chosen.items() if name not in FLOORS or _stricter(p, node)}
+    if test.duration_s:
+        # Said even where it is the default: what was asked for can be held against how long it took.
         name = f"{test.name}.test_duration"
-        longest = max(float(burn_s) / len(SOAKED), float(chosen[name].value) if name in chosen else test.duration_s)
-        source = next((p.source for p in profile.dcgm if p.name == name), None)
-        chosen[name] = Parameter(name=name, value=round(longest), unit="s", source=source or BURN)
+        chosen.setdefault(name, Parameter(name=name, value=test.duration_s, unit="s", source=DEFAULT))
+        share = round(burn_s / len(SOAKED))
+        if test.name in SOAKED and share > float(chosen[name].value):
+            chosen[name] = Parameter(name=name, value=share, unit="s", source=BURN)
     return tuple(chosen[name] for name in sorted(chosen))
 
 
 def duration_s(test: DcgmTest, parameters: tuple[Parameter, ...]) -> float:
-    """How long the test is asked to run beyond its default."""
-    asked = [float(p.value) for p in parameters if p.name == f"{test.name}.test_duration"]
-    return max(0.0, *(a - test.duration_s for a in asked)) if asked else 0.0
+    """How long the test is asked to run; 0 where it cannot be asked."""
+    return max((float(p.value) for p in parameters if p.name == f"{test.name}.test_duration"), default=0.0)
+
+
+def floors(node: Node) -> dict[str, str]:
+    """What DCGM's SKU file says of the GPU models of this node: parameter -> value."""
+    models = node.dcgm.floors if node.dcgm else {}
+    here = {slot.gpu.pci_id.partition(":")[2] for slot in node.slots if slot.gpu}
+    return {name: value for device in sorted(here) for name, value in models.get(device, {}).items()}
+
+
+def _stricter(parameter: Parameter, node: Node) -> bool:
+    """Whether a floor of the profile lies above DCGM's own, which it would take the place of."""
+    own = lowest(floors(node).get(parameter.name, ""))
+    return own is None or float(parameter.value) > own
 
 
 def _derived(node: Node, profile: Profile) -> Iterator[Parameter]:

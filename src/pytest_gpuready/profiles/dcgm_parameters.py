@@ -14,24 +14,34 @@ from pytest_gpuready.parse.yaml_file import nearest, says_something, shown
 
 PRECISIONS = {"h": "FP16", "s": "FP32", "d": "FP64"}
 
-# Name -> unit and the least value that is stricter than nothing (None: a word). Defaults: DCGM 4.6.0, plug-in sources.
-PARAMETERS: dict[str, tuple[str, float | None]] = {
-    "diagnostic.gflops_tolerance_pcnt": ("%", 1),
+# Name -> unit, and the least and most that make sense (None: a word). Defaults: DCGM 4.6.0, plug-in sources.
+TWO_WEEKS_S = 14 * 24 * 3600
+PARAMETERS: dict[str, tuple[str, tuple[float, float] | None]] = {
+    "diagnostic.gflops_tolerance_pcnt": ("%", (1, 25)),
     "diagnostic.precision": ("", None),
-    "diagnostic.temperature_max": ("C", 30),
-    "diagnostic.test_duration": ("s", 180),
-    "memory.minimum_allocation_percentage": ("%", 75),
-    "memory_bandwidth.minimum_bandwidth": ("MB/s", 1000),
-    "memtest.test_duration": ("s", 600),
-    "pcie.h2d_d2h_concurrent_pinned.min_bandwidth": ("GB/s", 1),
-    "pcie.nvswitch_nvlinks_expected_up": ("", 1),
-    "targeted_power.target_power": ("W", 50),
-    "targeted_power.temperature_max": ("C", 30),
-    "targeted_power.test_duration": ("s", 120),
-    "targeted_stress.target_stress": ("GFLOP/s", 100),
-    "targeted_stress.temperature_max": ("C", 30),
-    "targeted_stress.test_duration": ("s", 30),
+    "diagnostic.temperature_max": ("C", (30, 120)),
+    "diagnostic.test_duration": ("s", (180, TWO_WEEKS_S)),
+    "memory.minimum_allocation_percentage": ("%", (75, 100)),
+    "memory_bandwidth.minimum_bandwidth": ("MB/s", (50_000, 100_000_000)),
+    "memtest.test_duration": ("s", (600, TWO_WEEKS_S)),
+    "pcie.h2d_d2h_concurrent_pinned.min_bandwidth": ("GB/s", (1, 460)),
+    "pcie.nvswitch_nvlinks_expected_up": ("", (1, 1024)),
+    "targeted_power.target_power": ("W", (50, 5000)),
+    "targeted_power.temperature_max": ("C", (30, 120)),
+    "targeted_power.test_duration": ("s", (120, TWO_WEEKS_S)),
+    "targeted_stress.target_stress": ("GFLOP/s", (100, 10_000_000)),
+    "targeted_stress.temperature_max": ("C", (30, 120)),
+    "targeted_stress.test_duration": ("s", (30, TWO_WEEKS_S)),
 }
+FLOORS = frozenset(
+    (
+        "memory_bandwidth.minimum_bandwidth",
+        "pcie.h2d_d2h_concurrent_pinned.min_bandwidth",
+        "targeted_power.target_power",
+        "targeted_stress.target_stress",
+    )
+)
+"""What a GPU has to reach: these need a physical ceiling, and never take the place of a higher value of DCGM's."""
 DERIVED: dict[str, str] = {
     "pcie.h2d_d2h_single_pinned.min_pci_generation": "pcie.link.generation",
     "pcie.h2d_d2h_single_pinned.min_pci_width": "pcie.link.width",
@@ -41,7 +51,6 @@ DERIVED: dict[str, str] = {
     "pcie.gpu_nvlinks_expected_up": "nvlink.links.active",
 }
 """Parameter -> the metric whose clause gives its value."""
-AT_MOST_PERCENT = {"diagnostic.gflops_tolerance_pcnt": 25.0, "memory.minimum_allocation_percentage": 100.0}
 NO_SUCH_FORMAT = ("fp8", "bf16", "fp4", "tf32", "int8")
 
 Wrong = Callable[[tuple[str, ...], str], None]
@@ -57,18 +66,18 @@ def parameter_rules(name: str, entry: dict[str, Any], wrong: Wrong) -> None:
         known = ", ".join(sorted(PARAMETERS))
         wrong((), f"expected one of {known}, found {shown(name)}{nearest(name, PARAMETERS)}; correct it")
         return
-    unit, least = PARAMETERS[name]
+    unit, bounds = PARAMETERS[name]
     if entry.get("unit", "") != unit:
         wrong(("unit",), f"expected {unit or 'no unit'}, found {shown(entry.get('unit', ''))}; correct the unit")
     if not says_something(str(entry["source"].get("cite", ""))):
         wrong(("source", "cite"), "expected where the value comes from, found nothing; say it")
     value = entry["value"]
-    if least is None:
+    if bounds is None:
         _precision(value, wrong)
     elif isinstance(value, (str, bool)):
         wrong(("value",), f"expected a number of {unit or 'pieces'}, found {shown(value)}; correct it")
     else:
-        _number(name, float(value), least, entry, wrong)
+        _number(name, float(value), bounds, entry, wrong)
 
 
 def precision_refused(value: object) -> str:
@@ -90,14 +99,15 @@ def _precision(value: object, wrong: Wrong) -> None:
         wrong(("value",), f"expected letters out of h, s, d, found {shown(value)}: {refused}")
 
 
-def _number(name: str, value: float, least: float, entry: dict[str, Any], wrong: Wrong) -> None:
+def _number(name: str, value: float, bounds: tuple[float, float], entry: dict[str, Any], wrong: Wrong) -> None:
     unit = f" {entry.get('unit')}" if entry.get("unit") else ""
-    most = AT_MOST_PERCENT.get(name)
-    if not value >= least or (most is not None and value > most) or value > 1e9:
-        bounds = f"from {least:g} to {most:g}" if most is not None else f"of at least {least:g}"
-        says = f"expected a number {bounds}{unit}, found {value:g}: anything else makes the test blind or impossible"
-        wrong(("value",), f"{says}; correct it")
+    least, most = bounds
+    if not least <= value <= most:
+        says = f"expected a number from {least:g} to {most:g}{unit}, found {value:g}"
+        wrong(("value",), f"{says}: anything else makes the test blind or impossible; correct it")
     ceiling = entry.get("ceiling")
-    if ceiling is not None and not 0.1 * ceiling <= value <= ceiling:
+    if ceiling is None and name in FLOORS:
+        wrong((), f"expected a physical ceiling beside {name}, found none; say what the model can do at most")
+    elif ceiling is not None and not 0.1 * ceiling <= value <= ceiling:
         says = f"expected a value within 10 to 100 % of the physical ceiling {ceiling:g}, found {value:g}; correct it"
         wrong(("value",), says)

@@ -63,7 +63,10 @@ def merge(chain: list[YamlFile]) -> Merged:
         else:
             notes = merged.head["notes"] + data.get("notes", [])
             merged.head = {**merged.head, "pci_ids": [], **data, "notes": notes}
-            merged.dcgm.update({name: (entry, file) for name, entry in data.get("dcgm", {}).items()})
+            for name, entry in data.get("dcgm", {}).items():
+                known = merged.dcgm[name][0] if name in merged.dcgm else {}
+                # What physics allows does not change with an agreement.
+                merged.dcgm[name] = ({**{k: known[k] for k in ("ceiling",) if k in known}, **entry}, file)
         entries = data.get("clauses", {})
         for clause, entry in entries.items() if isinstance(entries, dict) else ():
             at = file.finding(("clauses", clause), "").path
