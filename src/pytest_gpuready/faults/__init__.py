@@ -18,6 +18,15 @@ from pytest_gpuready.model import CommandResult
 
 NODE = -1
 """Index that stands for the node as a whole."""
+BAD = 3
+"""The GPU that is broken, by its index in bus order."""
+ABOVE_1, ABOVE_2, ABOVE_3 = (2, 3, 4), (3, 4), (4,)
+"""Levels that do not run where a gate of level 1, 2 or 3 fails."""
+
+
+def here(*clauses: str, gpu: int = BAD) -> dict[str, tuple[int, ...]]:
+    """These clauses, red on one GPU."""
+    return dict.fromkeys(clauses, (gpu,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +87,13 @@ class Documents:
     def after(self, level: int) -> dict[str, Any]:
         """The document of the health after all load of a level."""
         return self._one(f"after-{level}")
+
+    def dcgm(self, test: str) -> dict[str, Any]:
+        """The document around the run of one DCGM test."""
+        asked = "1" if test == "software" else test
+        around = (d["data"] for d in self._documents if d["probe"] == "around")
+        found: dict[str, Any] = next(d for d in around if d["argv"][3] == asked)
+        return found
 
     def log(self, text: str) -> None:
         """Add a line to the kernel log since boot."""
