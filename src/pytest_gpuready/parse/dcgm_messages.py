@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 # Wording -> id; the first that is found counts, so the narrower stand first.
 _WORDINGS: tuple[tuple[str, int], ...] = (
@@ -98,6 +99,7 @@ _GPU = re.compile(r"\bGPU\s?#?(\d{1,4})(?!\d)")
 _LINK_DOWN = re.compile(r"GPU (\d{1,4})'s NvLink link (\d{1,3}) is currently down")
 
 
+@lru_cache(maxsize=1024)
 def error_id(text: str) -> int | None:
     """The id that DCGM gives to such a message, None where the words are not known."""
     return next((number for words, number in _WORDINGS if re.search(words, text, re.IGNORECASE)), None)
@@ -107,6 +109,11 @@ def gpu_of(text: str) -> int | None:
     """The first GPU that the text names, None where it names none."""
     found = _GPU.search(text)
     return int(found[1]) if found else None
+
+
+def gpus_of(text: str) -> tuple[int, ...]:
+    """All GPUs that the text names, each once, in its order."""
+    return tuple(dict.fromkeys(int(number) for number in _GPU.findall(text)))
 
 
 def links_down(text: str) -> dict[int, tuple[int, ...]]:

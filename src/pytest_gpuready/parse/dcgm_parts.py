@@ -14,7 +14,7 @@ from enum import Enum
 
 from pytest_gpuready.parse.dcgm_errors import HARDWARE, UNMEASURED, Meaning, meaning
 from pytest_gpuready.parse.dcgm_messages import error_id, gpu_of
-from pytest_gpuready.parse.dcgm_run import SUPPRESSED, DiagError, DiagPass, EntityResult, Status, TestRun
+from pytest_gpuready.parse.dcgm_run import GPU_TESTS, DiagError, DiagPass, EntityResult, Status, TestRun
 
 _NVLINK_DOWN = 14
 _OF_THE_NODE = ("nccl_tests",)
@@ -26,6 +26,7 @@ _CLEAR = "clear the error that is named, then run it again"
 _NO_NVLINK = "diagnostic configuration: NVLink is not fitted (0 links expected), so no NVLink or GPU fault is shown"
 _NVLINK_OFF = "run pcie again with its NVLink check off (-p pcie.test_nvlink_status=false), or with a newer DCGM"
 _CONFIGURATION = "diagnostic configuration (GPU not in DCGM's SKU file, or is_allowed false)"
+_HIDDEN = "error suppressed by --ignoreErrorCodes"
 _UNBLAMED = "no error names this part: DCGM fails all of them together"
 
 
@@ -107,7 +108,7 @@ def _of_results(test: TestRun, nvlink_fitted: bool) -> Iterator[PartResult]:
                 remedy=_CLEAR,
             )
             continue
-        suppressed = tuple(DiagError(text=text[len(SUPPRESSED) :].strip()) for text in result.suppressed)
+        suppressed = tuple(DiagError(text=text) for text in result.suppressed)
         says, suspect, remedy = _judge(test, result, errors, suppressed, nvlink_fitted)
         yield PartResult(
             test=test,
@@ -122,19 +123,26 @@ def _of_results(test: TestRun, nvlink_fitted: bool) -> Iterator[PartResult]:
             nvlink_fitted=nvlink_fitted,
         )
     for error in left:
-        part = named(error, "")
-        says, suspect, remedy = _by_errors((error,), part, nvlink_fitted)
-        yield PartResult(
-            test=test,
-            part=part,
-            gpu=gpu_of(error.text),
-            says=says,
-            printed=Status.FAIL.value,
-            suspect=suspect,
-            remedy=remedy,
-            errors=(error,),
-            nvlink_fitted=nvlink_fitted,
-        )
+        yield _of_an_error(test, error, Status.FAIL, nvlink_fitted)
+    for text in test.suppressed:
+        yield _of_an_error(test, DiagError(text=text), Status.PASS, nvlink_fitted)
+
+
+def _of_an_error(test: TestRun, error: DiagError, status: Status, nvlink_fitted: bool) -> PartResult:
+    """An error of the summary that stands at no result: of the GPU that its words name, or of all together."""
+    part = named(error, "")
+    says, suspect, remedy = _by_errors((error,), part, nvlink_fitted)
+    return PartResult(
+        test=test,
+        part=part,
+        gpu=gpu_of(error.text),
+        says=says,
+        printed=status.value,
+        suspect=suspect if status is Status.FAIL else f"{suspect} ({_HIDDEN})",
+        remedy=remedy,
+        errors=(error,),
+        nvlink_fitted=nvlink_fitted,
+    )
 
 
 def _of_the_test(test: TestRun, found: list[PartResult]) -> Iterator[PartResult]:
@@ -145,6 +153,10 @@ def _of_the_test(test: TestRun, found: list[PartResult]) -> Iterator[PartResult]
     elif test.summary is Status.UNREADABLE:
         says = "the test's summary cannot be read"
         yield PartResult(test=test, part="", says=Says.UNMEASURED, printed=None, suspect=says)
+    elif test.summary in (Status.SKIP, Status.NOT_RUN) and any(one.says is Says.PASSED for one in found):
+        printed = test.summary.value if test.summary else ""
+        says = f"its summary says {printed} over results that say Pass: nobody knows what ran"
+        yield PartResult(test=test, part="", says=Says.UNMEASURED, printed=printed, suspect=says, remedy=_AGAIN)
     elif not test.results and not found:
         if test.summary is Status.PASS and not test.nulls and test.key in _OF_THE_NODE:
             yield PartResult(test=test, part="", says=Says.PASSED, printed=Status.PASS.value, info=test.info)
@@ -165,7 +177,7 @@ def _absent(test: TestRun, gpus: tuple[int, ...]) -> Iterator[PartResult]:
             yield _without(test, part, "two results for one part")
     tested = {result.number for result in test.results if result.entity == "GPU"}
     missing: list[int] = []
-    only_cpus = {result.entity for result in test.results} == {"CPU"}
+    only_cpus = {result.entity for result in test.results} == {"CPU"} and test.key not in GPU_TESTS
     # Software checks up to 3.x name a GPU only where it failed.
     if test.results and None not in tested and not test.software_check and not only_cpus:
         missing = [number for number in gpus if number not in tested]
@@ -199,8 +211,7 @@ def _judge(  # noqa: PLR0911 - one return per status
         if not said:
             return Says.PASSED, "", ""
         says, suspect, remedy = _by_errors(said, part, nvlink_fitted)
-        beside = "suppressed by --ignoreErrorCodes" if suppressed else "beside a Pass"
-        return says, f"{suspect} (error {beside})", remedy
+        return says, f"{suspect} ({_HIDDEN if suppressed else 'error beside a Pass'})", remedy
     if result.status is Status.SKIP:
         if said:
             says, suspect, remedy = _by_errors(said, part, nvlink_fitted)

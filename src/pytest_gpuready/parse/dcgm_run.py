@@ -6,6 +6,7 @@ prints Warn); a Skip, a test that is absent, a result that is null and a GPU tha
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -25,9 +26,19 @@ _WORDS = {status.value.lower(): status for status in Status if status is not Sta
 
 
 def status_of(word: object) -> Status:
-    """The status of a word; "Skip - All" is a Skip."""
-    text = word.split(" - ")[0].strip().lower() if isinstance(word, str) else ""
+    """The status of a word; "Skip - All" is a Skip, any other addition makes it unreadable."""
+    text = _ALL.sub("", word.strip().lower()) if isinstance(word, str) and len(word) < _LONGEST_WORD else ""
     return _WORDS.get(text, Status.UNREADABLE)
+
+
+_ALL = re.compile(r"\s+-\s+all$")
+_LONGEST_WORD = 80
+_SUPPRESSED = re.compile(r"suppressed\s+errors?\b[ \t]*:?[ \t]*(.*?)(?=suppressed\s+errors?\b|$)", re.I | re.M)
+
+
+def suppressed_in(text: str) -> tuple[str, ...]:
+    """Errors that --ignoreErrorCodes turned into a note, wherever they stand in it, in any case."""
+    return tuple(found[1].strip() for found in _SUPPRESSED.finditer(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +71,7 @@ class EntityResult:
     @property
     def suppressed(self) -> tuple[str, ...]:
         """Errors that --ignoreErrorCodes turned into info; the status beside them reads Pass."""
-        return tuple(text for text in self.info if text.startswith(SUPPRESSED))
-
-
-SUPPRESSED = "Suppressed error:"
+        return tuple(error for text in self.info for error in suppressed_in(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +92,12 @@ class TestRun:
     nulls: int = 0
 
     @property
+    def suppressed(self) -> tuple[str, ...]:
+        """Suppressed errors of the summary that stand at no result."""
+        told = {error for result in self.results for error in result.suppressed}
+        return tuple(error for text in self.info for error in suppressed_in(text) if error not in told)
+
+    @property
     def failed(self) -> bool:
         """Whether DCGM fails this test: its summary or any of its results says so."""
         bad = (Status.FAIL, Status.WARN)
@@ -93,7 +107,7 @@ class TestRun:
     def software_check(self) -> bool:
         """Whether it is one of the software checks that 4.x calls "software": one result for all GPUs."""
         nameless = self.category == "Deployment" and all(result.entity is None for result in self.results)
-        return is_software_check(self.name) or (nameless and self.key != "software")
+        return is_software_check(self.name) or (nameless and self.key not in GPU_TESTS)
 
     @property
     def key(self) -> str:
@@ -118,6 +132,25 @@ _SOFTWARE_CHECKS = frozenset(
         "inforom",
     )
 )
+
+GPU_TESTS = frozenset(
+    (
+        "software",
+        "memory",
+        "pcie",
+        "diagnostic",
+        "memory_bandwidth",
+        "targeted_stress",
+        "targeted_power",
+        "nvbandwidth",
+        "eud",
+        "memtest",
+        "pulse_test",
+        "sm_stress",
+        "context_create",
+    )
+)
+"""Tests that say nothing of a GPU that has no result of its own there."""
 
 _OLD_NAMES = {
     "gpu_memory": "memory",

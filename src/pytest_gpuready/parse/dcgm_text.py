@@ -27,7 +27,8 @@ CHUNK = 45
 
 _RULE = re.compile(r"\+-+\+-+\+$")
 _HEAD_RULE = re.compile(r"\+=+\+=+\+$")
-_HEADER = re.compile(r"\|\s*Diagnostic\s*\|\s*Result\s*\|$")
+HEADER = re.compile(r"^[ \t]*\|[ \t]*Diagnostic[ \t]*\|[ \t]*Result[ \t]*\|[ \t]*$", re.MULTILINE)
+"""The row that begins a table."""
 _CATEGORY = re.compile(r"[|+]-{3,}\s+(\S.*?)\s+-+\+-+[|+]$")
 _ENTITY = re.compile(r"([A-Za-z][A-Za-z ]*?)(\d{1,4}): (Pass|Fail|Skip|Warn|Not Run)$")
 _LISTED = re.compile(r"(Pass|Fail|Skip|Warn) - GPUs?: ([\d, ]+)$")
@@ -74,7 +75,7 @@ def tables(text: str) -> TextRun:
     category = ""
     for raw in text.splitlines():
         line = raw.strip()
-        if _HEADER.match(line):
+        if HEADER.match(line):
             table, category = _Table(), ""
             found.append(table)
         elif table is not None and not table.ended and line.startswith(("|", "+")):
