@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from pytest_gpuready.audit.reader import Given, Reading
-from pytest_gpuready.audit.readers.dcgm_asked import Asked, asked
+from pytest_gpuready.audit.readers.dcgm_asked import DURATION_S, Asked, asked
 from pytest_gpuready.audit.readers.dcgm_expected import exit_status, expected_findings
 from pytest_gpuready.audit.readers.dcgm_not_covered import not_covered
 from pytest_gpuready.audit.readers.dcgm_tests import findings_of_tests
@@ -11,8 +13,10 @@ from pytest_gpuready.audit.report import Finding
 from pytest_gpuready.errors import ParseError
 from pytest_gpuready.parse.dcgm_diag import diag_run, exit_meaning
 from pytest_gpuready.parse.dcgm_reasons import reason
-from pytest_gpuready.parse.dcgm_run import DiagRun
+from pytest_gpuready.parse.dcgm_run import DiagRun, Status, canonical
 
+_FORMATS = {"h": "FP16", "s": "FP32", "d": "FP64"}
+_RAN = re.compile(r"Running with precisions:([^\n]*)")
 _BY_EXIT = {1: "the command line of dcgmi", 254: "the command line of dcgmi"}
 
 
@@ -32,6 +36,7 @@ def read_diag(given: Given) -> Reading:
         *tests,
         *expected_findings(run, given, wish),
         *_precision(run, wish),
+        *_short(run, wish, given),
         *exit_status(run, explained=failed or bool(run.runtime_errors)),
     ]
     if run.driver:
@@ -102,19 +107,57 @@ def _whole(run: DiagRun, doubts: list[str], wish: Asked, failed: bool) -> list[F
     return found
 
 
+def _short(run: DiagRun, wish: Asked, given: Given) -> list[Finding]:
+    """A test that was told to last less than DCGM lets it last is not the test that was required."""
+    required = {canonical(str(name)) for name in given.expect.list("required_tests") or ()}
+    ran = {test.key for one in run.passes for test in one.tests}
+    return [
+        Finding(
+            metric=f"dcgm.{test}.duration",
+            outcome="not-measured" if test in required else "observed",
+            value=value[:40],
+            unit="s",
+            expected=f">= {default:g}",
+            source="DCGM's own default",
+            suspect=f"{test} was cut to {value[:40]} s by the command: what shows later was not looked for",
+            advice="run it for its full time",
+        )
+        for test, (value, default) in wish.short(DURATION_S).items()
+        if test in ran
+    ]
+
+
 def _precision(run: DiagRun, wish: Asked) -> list[Finding]:
-    """A number format that DCGM does not have is accepted in silence: its default ran instead."""
+    """A number format that DCGM does not have is accepted in silence: its default ran instead. Others must have run."""
     asked_for = wish.parameters.get("diagnostic.precision", "").lower()
-    if not asked_for or set(asked_for) <= set("hsd"):
+    if not asked_for:
         return []
-    ran = [
-        text.split(":", 1)[1].strip()
+    rows = [
+        [found[1].strip() for text in result.info for found in _RAN.finditer(text)]
         for one in run.passes
         for test in one.tests
         for result in test.results
-        for text in result.info
-        if text.startswith("Running with precisions:")
+        if test.key == "diagnostic" and result.status in (Status.PASS, Status.UNREADABLE)
     ]
+    ran = [text for row in rows for text in row]
+    if set(asked_for) <= set(_FORMATS):
+        names = [_FORMATS[letter] for letter in dict.fromkeys(asked_for)]
+        lacking = [n for n in names if not all(any(re.search(rf"\b{n}[ :=]*1\b", t) for t in row) for row in rows)]
+        if not lacking:
+            return []
+        return [
+            Finding(
+                metric="dcgm.diagnostic.precision",
+                outcome="not-measured",
+                value=next(
+                    (text for text in ran if any(not re.search(rf"\b{n}[ :=]*1\b", text) for n in lacking)), None
+                ),
+                expected=asked_for,
+                source="the command",
+                suspect=f"{', '.join(lacking)} was asked for and the output does not say that it ran on every GPU",
+                advice="run the test again, and look for 'Running with precisions' beside every GPU",
+            )
+        ]
     return [
         Finding(
             metric="dcgm.diagnostic.precision",

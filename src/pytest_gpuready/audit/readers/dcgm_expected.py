@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pytest_gpuready.audit.expect import Expectations
 from pytest_gpuready.audit.products import PRODUCTS
 from pytest_gpuready.audit.reader import Given
-from pytest_gpuready.audit.readers.dcgm_asked import LEVEL_TESTS, Asked
+from pytest_gpuready.audit.readers.dcgm_asked import LEVEL_TESTS, Asked, host_of, same_host
 from pytest_gpuready.audit.report import Finding, Outcome
 from pytest_gpuready.parse.dcgm_diag import exit_meaning
-from pytest_gpuready.parse.dcgm_run import DiagPass, DiagRun, canonical
+from pytest_gpuready.parse.dcgm_parts import Says, meaning_of, part_results
+from pytest_gpuready.parse.dcgm_run import GPU_TESTS, DiagPass, DiagRun, canonical
 
 CONTEXT = ("nvswitch", "bare_metal", "under_load", "window_start", "fabric", "nodes")
 """Expectations that say where the text was made rather than what must hold."""
@@ -23,6 +24,10 @@ HANDLED = (
     "iterations",
     "expected_nvlinks_per_gpu",
 )
+
+
+_LINK_ERRORS = (14, 88, 99, 100)
+"""Error ids that say a link is down, or that fewer are up than were asked for."""
 
 
 def expected_findings(run: DiagRun, given: Given, asked: Asked) -> list[Finding]:
@@ -102,16 +107,19 @@ def _host(run: DiagRun, expect: Expectations, asked: Asked, command: str) -> lis
         return found
     if not expect.text("requested_host"):
         return []
-    bare = wanted.rsplit(":", 1)[0]
-    named = bool(bare) and bare in command.replace("=", " ").replace(":", " ").replace("@", " ").split()
+    meant = host_of(command)
+    named = bool(meant) and same_host(meant, wanted)
+    lacks = (
+        f"the command asks {meant}" if meant else "the output does not name its host, and the command is not known to"
+    )
     return [
         Finding(
             metric="dcgm.requested_host",
             outcome="pass" if named and run.passes else "not-measured",
-            value=wanted if named else None,
+            value=wanted if named else meant or None,
             expected=wanted,
             source=expect.source,
-            suspect="" if named else "the output does not name its host, and the command is not known to",
+            suspect="" if named else lacks,
             advice="" if named else "give the command with its --host",
         )
     ]
@@ -197,8 +205,9 @@ def _words(name: str) -> set[str]:
 def _required(run: DiagRun, expect: Expectations, *, elsewhere: bool) -> list[Finding]:
     found: list[Finding] = []
     for name in map(str, expect.list("required_tests") or ()):
-        lacking = [i for i, one in enumerate(run.passes, 1) if canonical(name) not in {t.key for t in one.tests}]
+        lacking = [one for one in run.passes if canonical(name) not in {t.key for t in one.tests}]
         if run.passes and not lacking and not elsewhere:
+            found += _on_gpus(run, name, expect)
             continue
         found.append(
             Finding(
@@ -211,6 +220,23 @@ def _required(run: DiagRun, expect: Expectations, *, elsewhere: bool) -> list[Fi
             )
         )
     return found
+
+
+def _on_gpus(run: DiagRun, name: str, expect: Expectations) -> list[Finding]:
+    """A test of GPUs that has results of something else alone says nothing of them."""
+    tests = [test for one in run.passes for test in one.tests if test.key == canonical(name)]
+    if canonical(name) not in GPU_TESTS or all(any(r.entity == "GPU" for r in test.results) for test in tests):
+        return []
+    return [
+        Finding(
+            metric=f"dcgm.{name}",
+            outcome="not-measured",
+            expected="Pass",
+            source=expect.source,
+            suspect=f"no GPU has a result of {name}",
+            advice="run the test on the GPUs and keep all of the output",
+        )
+    ]
 
 
 def _named(run: DiagRun, asked: Asked, expect: Expectations, *, elsewhere: bool) -> list[Finding]:
@@ -283,9 +309,33 @@ def _nvlinks(run: DiagRun, expect: Expectations, asked: Asked) -> list[Finding]:
     told = asked.parameters.get("pcie.gpu_nvlinks_expected_up") == str(wanted)
     ran = [t for one in run.passes for t in one.tests if t.key == "pcie"]
     answered = told and bool(ran) and not run.unreachable_host
-    clean = answered and all(
-        not t.failed and t.results and all(r.status.value == "Pass" for r in t.results) for t in ran
-    )
+    # An error beside a Pass counts; so does a GPU without a result.
+    said = [row for one in run.passes for row in part_results(one) if row.test.key == "pcie"]
+    clean = answered and all(any(row.test is t and row.gpu is not None for row in said) for t in ran)
+    clean = clean and all(row.says is Says.PASSED for row in said)
+    down = [row for row in said if any(meaning_of(error).id in _LINK_ERRORS for error in row.errors)]
+    if answered and down:
+        return [
+            Finding(
+                metric="dcgm.nvlinks",
+                outcome="fail",
+                expected=f"{wanted} links up a GPU",
+                source=expect.source_of("expected_nvlinks_per_gpu"),
+                suspect="; ".join(dict.fromkeys(row.suspect for row in down)),
+                advice=down[0].remedy,
+            )
+        ]
+    if answered and not clean:
+        return [
+            Finding(
+                metric="dcgm.nvlinks",
+                outcome="not-measured",
+                expected=f"{wanted} links up a GPU",
+                source=expect.source_of("expected_nvlinks_per_gpu"),
+                suspect="pcie counts NVLinks, and it did not pass on all GPUs",
+                advice="clear what is named, then run pcie again",
+            )
+        ]
     if not answered and not expect.asked("expected_nvlinks_per_gpu"):
         return []
     return [

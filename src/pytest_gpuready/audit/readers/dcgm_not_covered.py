@@ -6,7 +6,7 @@ Source: DCGM v4.6.0, plug-in defaults (nvvs/include/PluginStrings.h and plug-in 
 from __future__ import annotations
 
 from pytest_gpuready.audit.expect import Expectations
-from pytest_gpuready.audit.readers.dcgm_asked import Asked
+from pytest_gpuready.audit.readers.dcgm_asked import DURATION_S, Asked
 from pytest_gpuready.parse.dcgm_run import DiagRun, Status
 
 _BLIND_BANDWIDTH = {"20b0": "137.5 GB/s", "2336": "127.5 GB/s", "2335": "2.3 GB/s", "26b5": "49 GB/s"}
@@ -25,6 +25,7 @@ _BLIND: dict[str, str] = {
     "memory": "memory: one pass over 75 % of the memory is enough; not a burn-in",
     "memtest": "memtest: two of eleven patterns by default, 10 minutes",
 }
+_PARAMETERS_SHOWN = 20
 _SOFTWARE_ONLY = "level 1 looks at software and settings: no memory, PCIe, NVLink or load was tested"
 
 
@@ -37,6 +38,18 @@ def not_covered(run: DiagRun, asked: Asked, expect: Expectations) -> tuple[str, 
     said: list[str] = []
     if run.unreachable_host:
         said.append(f"{run.unreachable_host}: nothing in this output is about it")
+    said += [
+        f"{test} lasted {value[:40]} s by the command line, where DCGM's default is {default:g} s"
+        for test, (value, default) in asked.short(DURATION_S).items()
+        if test in keys
+    ]
+    said += [
+        f"{name[:80]} was set to {value[:80]} on the command line: not the agreed default"
+        for name, value in list(asked.parameters.items())[:_PARAMETERS_SHOWN]
+        if name.partition(".")[0] in keys or name.endswith("is_allowed")
+    ]
+    if asked.configured:
+        said.append("the limits that applied: a configuration file of its own was given on the command line")
     skipped = [t.name for t in tests if t.summary is Status.SKIP or any(r.status is Status.SKIP for r in t.results)]
     said += [f"skipped, so not tested: {', '.join(dict.fromkeys(skipped))}"] if skipped else []
     absent = [name for name in asked.of_level(run.version) if name not in keys]
@@ -57,11 +70,6 @@ def not_covered(run: DiagRun, asked: Asked, expect: Expectations) -> tuple[str, 
             for device, floor in _BLIND_BANDWIDTH.items()
             if device in devices
         ]
-    said += [
-        f"{name} was set to {value} on the command line: not the agreed default"
-        for name, value in asked.parameters.items()
-        if name.endswith("test_duration") or name.endswith("is_allowed")
-    ]
     if asked.ignored:
         said.append(f"errors ignored by --ignoreErrorCodes {asked.ignored}: they read Pass")
     if hardware and not keys & {"nccl_tests", "nvbandwidth"}:
