@@ -70,7 +70,7 @@ def documents(text: str) -> tuple[list[dict[str, Any]], str, list[str]]:
         except (ValueError, RecursionError) as error:
             at = start + 1
             work += getattr(error, "pos", len(text)) - start
-            if _MARK.search(text, start, start + _MARK_WITHIN):
+            if _begins(text, start):
                 broken = True
                 document, end, read = _mended(text, start, decoder)
                 work += read
@@ -79,7 +79,7 @@ def documents(text: str) -> tuple[list[dict[str, Any]], str, list[str]]:
                     at = end
                 else:
                     document = None
-            if work > _WORK * len(text):
+            if work > _WORK * (len(text) + 2**20):
                 doubt(doubts, "there is more damaged JSON than is searched for results")
                 break
         if isinstance(document, dict) and is_diag(document):
@@ -95,6 +95,13 @@ def documents(text: str) -> tuple[list[dict[str, Any]], str, list[str]]:
     if (broken and not found) or _RESULTS.search(left):
         doubt(doubts, BROKEN)
     return found, left, doubts
+
+
+def _begins(text: str, start: int) -> bool:
+    """Whether the object at this place, which cannot be decoded, is one of dcgmi diag's: it has such a key itself."""
+    mark = _MARK.search(text, start, start + _MARK_WITHIN)
+    between = text[start + 1 : mark.start()] if mark else ""
+    return mark is not None and between.count("{") <= between.count("}")
 
 
 def _decoder(doubts: list[str]) -> json.JSONDecoder:
