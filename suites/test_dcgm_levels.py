@@ -1,4 +1,4 @@
-"""DCGM levels 1 to 4: each test of `dcgmi diag`, run by itself and read with everything that stands around its result."""
+"""DCGM levels 1 to 4: each test of `dcgmi diag`, run by itself and read with all that stands around its result."""
 
 import pytest
 
