@@ -122,6 +122,12 @@ def test_an_unknown_key_is_a_doubt(path: str) -> None:
     assert ["gpu3_state" in one for one in run.doubts] == [True]
 
 
+def test_a_result_of_a_gpu_that_is_not_listed_is_a_doubt() -> None:
+    """The list and the results contradict each other: one of them is of another machine, or cut."""
+    document = four(healthy(gpus=5), gpus=4)
+    assert diag_run(json.dumps(document), "", 0).doubts == ("GPU 4 has a result and is not in the list of GPUs",)
+
+
 def test_shapes_that_hold_no_results_are_doubts() -> None:
     """Results that are no list, a result that is a text, a note that is a number."""
     document = four(healthy("nccl_tests"))
