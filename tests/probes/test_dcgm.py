@@ -518,3 +518,20 @@ def test_every_clause_about_dcgm_has_a_probe_and_every_probe_a_clause(profile):
     levels = {clause.metric: clause.level for clause in profile.clauses}
     assert all(levels[test.metric] == test.level for test in TESTS)
     assert all(isinstance(test, DcgmTest) for test in TESTS)
+
+
+def test_a_table_where_json_was_asked_for_passes_nobody(profile):
+    """What a table says is wrong counts; that it says Pass is not all that JSON would have said."""
+    table = (
+        "Successfully ran diagnostic for group.\n"
+        "+---------------------------+------------------------------------------------+\n"
+        "| Diagnostic                | Result                                         |\n"
+        "+===========================+================================================+\n"
+        "|-----  Metadata  ----------+------------------------------------------------|\n"
+        "| DCGM Version              | 3.3.9                                          |\n"
+        "|-----  Integration  -------+------------------------------------------------|\n"
+        "| PCIe                      | Pass - All                                     |\n"
+        "+---------------------------+------------------------------------------------+\n"
+    )
+    found = read(profile, "pcie", dcgm_node(2, serials=()), table)
+    assert all(word(found[f"pcie gpu{i}"]).startswith("open") for i in (0, 1))

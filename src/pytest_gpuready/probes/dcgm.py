@@ -209,9 +209,9 @@ def _precision(asked: str, said: Said) -> str:
         return f"expected a precision that DCGM has, found {asked}: {refused}"
     ran = [text for text in said.info if "Running with precisions:" in text]
     missing = [n for letter, n in PRECISIONS.items() if letter in asked and not all(f"{n} 1" in text for text in ran)]
-    if not ran or missing:
-        return f"expected precision {asked}, found {', '.join(missing) or 'no word of it'} not run"
-    return ""
+    if not ran:
+        return f"expected precision {asked}, found no word of what ran"
+    return f"expected precision {asked}, found {', '.join(missing)} not run" if missing else ""
 
 
 def _watched(answer: Measurement, reading: Reading, bdf: str) -> Measurement:

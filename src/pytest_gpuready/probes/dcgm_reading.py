@@ -133,6 +133,8 @@ def _doubts(run: DiagRun, doc: AroundDoc, parts: Sequence[PartResult], test: Dcg
         yield f"expected results, found none: {suspect}; {remedy} (dcgmi: {run.runtime_errors[0][:240]!r})"
     if doc.ended_early:
         yield f"expected dcgmi diag to end by itself, found it running after {doc.seconds:.0f} s; read nvvs.log"
+    if run.form != "json":
+        yield "expected JSON, as was asked for, found a table for people: not everything stands in it; keep its output"
     if run.doubts:
         yield f"expected all that dcgmi printed, found: {run.doubts[0]}; keep its whole output"
     if doc.cut:
