@@ -16,14 +16,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.model.agent_doc import TIED
 from pytest_gpuready.model.command import PYTHON
-from pytest_gpuready.transport import Interrupted
+from pytest_gpuready.transport import Ended, Interrupted, one_by_one
 from pytest_gpuready.transport.progress_lines import ProgressLines
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -71,6 +71,10 @@ class Local:
             for child in running:
                 child.send(signal.SIGKILL)
             raise
+
+    def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
+        """Run the commands one after the other: it is one node, and what is measured on it is measured alone."""
+        return one_by_one(self, commands)
 
     def run(self, command: Command) -> CommandResult:
         """Run the command here.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from pytest_gpuready import __version__
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.transport import Interrupted, Transport
+from pytest_gpuready.transport import Ended, Interrupted, ManyTransport, Transport, one_by_one
 
 FORMAT = 1
 SITE = "site.yaml"
@@ -53,6 +54,16 @@ class Recording:
             raise
         self._keep(result)
         return result
+
+    def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
+        """Run the commands through the inner transport and keep each result that there is, as they end."""
+        if not isinstance(self._inner, ManyTransport):
+            yield from one_by_one(self, commands)
+            return
+        for command, outcome in self._inner.run_many(commands):
+            if isinstance(outcome, CommandResult):
+                self._keep(outcome)
+            yield command, outcome
 
     def _keep(self, result: CommandResult) -> None:
         try:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pytest_gpuready.errors import RecordingEndedError, TransportError
 from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.transport import Ended, one_by_one
 from pytest_gpuready.transport.recording import SITE, RecordingMeta, read_meta, read_results
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
@@ -43,10 +45,7 @@ class Replay:
         key = (command.node, command.argv)
         results = self._results.get(key)
         if not results:
-            raise TransportError(
-                f"{command.node}: expected a recorded result of {command.line!r}, found none in "
-                f"{self.directory.name}/; record the node again"
-            )
+            raise TransportError(self._not_recorded(command))
         if command.repeat >= len(results):
             raise RecordingEndedError(
                 f"{command.node}: expected result {command.repeat + 1} of {command.line!r}, found {len(results)} in "
@@ -54,5 +53,25 @@ class Replay:
             )
         return dataclasses.replace(results[command.repeat], command=command)
 
+    def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
+        """The recorded results of these commands, at once."""
+        return one_by_one(self, commands)
+
+    def _not_recorded(self, command: Command) -> str:
+        """The reason first: a command is long, and what follows it is cut where room is short."""
+        asked = _without_parameters(command.argv)
+        words = asked[asked.index("--") + 1 :] if "--" in asked else asked
+        where = f"in {self.directory.name}/"
+        found = f"found none {where} of {' '.join(words)}"
+        if any(node == command.node and _without_parameters(argv) == asked for node, argv in self._results):
+            changed = "the profile or an option has changed the command"
+            found = f"found {' '.join(words)} {where} with other parameters: {changed}"
+        return f"{command.node}: expected a recorded result, {found}; record the node again"
+
     def stop(self) -> None:
         """Nothing runs here."""
+
+
+def _without_parameters(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """A command up to the parameters that it gives to a diagnostic (`-p`)."""
+    return argv[: argv.index("-p")] if "-p" in argv else argv
