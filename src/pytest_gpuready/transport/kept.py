@@ -34,6 +34,9 @@ SLACK_S = 5.0
 NOISE_BYTES = 262_144
 """What may come from a node beside the command's own output: banners, warnings, a login shell that talks."""
 
+SSH_FAILED = 255
+"""What ssh itself exits with where there is no connection, or no longer."""
+
 LINE_BYTES = 65_536
 """Bytes of a line that a keeper says; a longer one is garbage."""
 
@@ -153,14 +156,7 @@ class Kept:
         if self.garbled:
             return TransportError(f"{node}: expected the answer of a keeper, found {self.garbled}; log in and look")
         if self._failed is not None:
-            failed = shown(self._failed.encode("utf-8", "replace"))
-            if self.command.argv[0] == PYTHON:
-                return TransportError(
-                    f"{node}: expected {self.request.python} to start the agent, found {failed}; name another Python"
-                )
-            return TransportError(
-                f"{node}: expected to start {shown_word(self.command)}, found {failed}; install it or correct PATH"
-            )
+            return TransportError(f"{node}: {self._not_started(self._failed)}")
         if self._end is not None:
             return self._result(self._end)
         noise = shown(bytes(self._noise).strip().rpartition(b"\n")[2])
@@ -171,14 +167,19 @@ class Kept:
                 f"{found}{': ' if noise else ''}{noise}; see whether the node is up",
                 self._result(None),
             )
-        if why or code == 255:
-            return TransportError(
-                f"{node}: expected to log in by ssh, found {noise or found}; see that `ssh {node} true` works"
-            )
+        if why or code == SSH_FAILED:
+            todo = f"see that `ssh {node} true` works"
+            return TransportError(f"{node}: expected to log in by ssh, found {noise or found}; {todo}")
         return TransportError(
             f"{node}: expected {self.request.python} and timeout (coreutils) there, found {noise or found}; "
             "install them or name another Python"
         )
+
+    def _not_started(self, why: str) -> str:
+        failed = shown(why.encode("utf-8", errors="replace"))
+        if self.command.argv[0] == PYTHON:
+            return f"expected {self.request.python} to start the agent, found {failed}; name another Python"
+        return f"expected to start {shown_word(self.command)}, found {failed}; install it or correct PATH"
 
     def _result(self, end: list[bytes] | None) -> CommandResult:
         """The result; without an end what was heard until now."""
