@@ -100,10 +100,16 @@ def path(doc: CopiesDoc, node: Node) -> OneAnswer:
 
 
 GOOD_REASONS = "none but benign"
+THROTTLED = {
+    "throttle_sw_thermal_ns": "SW thermal slowdown",
+    "throttle_hw_thermal_ns": "HW thermal slowdown",
+    "throttle_power_brake_ns": "HW power brake",
+}
+"""Counter of nanoseconds for which clocks were held -> the reason; it also knows what fell between two samples."""
 
 
 def reasons(doc: CopiesDoc, _: Node) -> OneAnswer:
-    """Clock-event reasons that any sample of a load phase shows, also its first."""
+    """Clock-event reasons that any sample of a load phase shows, also its first, or that their own counters know."""
     found = loaded(doc.watch, "reasons")
     if isinstance(found, Missing) or doc.watch is None:
         return found if isinstance(found, Missing) else Missing("expected a watch, found none")
@@ -111,6 +117,10 @@ def reasons(doc: CopiesDoc, _: Node) -> OneAnswer:
     for value in (*found, *under_load(doc.watch, "reasons", KINDS, from_the_start=True)):
         mask |= int(value)
     slowed = [word for bit, word in REASONS.items() if mask & bit & SLOWED]
-    return Reading(
-        ", ".join(slowed) or GOOD_REASONS, detail=f"mask 0x{mask:x}", conditions=f"{len(found)} samples under load"
-    )
+    detail = f"mask 0x{mask:x}"
+    for counter, word in THROTTLED.items():
+        grown = doc.watch.after.get(counter, 0) - doc.watch.before.get(counter, 0)
+        if grown > 0 and counter in doc.watch.before:
+            slowed += [word] if word not in slowed else []
+            detail += f"; {word} for {grown / 1e6:.3g} ms"
+    return Reading(", ".join(slowed) or GOOD_REASONS, detail=detail, conditions=f"{len(found)} samples under load")
