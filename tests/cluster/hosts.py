@@ -37,7 +37,7 @@ def missing() -> str:
 
 @dataclass(frozen=True)
 class Hosts:
-    """`names` are four hosts; the third has a Python that speaks garbage (`odd_python`), the fourth a read-only /tmp."""
+    """`names` are four hosts; `odd_python` of the third speaks garbage, the fourth has a read-only /tmp."""
 
     folder: Path
     prefix: str
@@ -68,7 +68,8 @@ class Hosts:
 
     def script(self, *words: str) -> None:
         act, *rest = words
-        done = subprocess.run(["sh", SCRIPT, act, self.folder, *rest], capture_output=True, text=True, timeout=60)
+        words = ["sh", SCRIPT, act, self.folder, *rest]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
             raise RuntimeError(f"{SCRIPT.name} {act}: {done.stderr.strip()}")
 

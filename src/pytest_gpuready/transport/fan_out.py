@@ -123,8 +123,9 @@ class FanOut:
             task.set_info("ssh_options", shlex.join(route.options))
             task.set_info("connect_timeout", math.ceil(route.connect_timeout_s))
             task.set_info("fanout", route.fanout)
-            for name in ("stdout_msgtree", "stderr_msgtree", "auto_tree"):
+            for name in ("stdout_msgtree", "stderr_msgtree"):
                 task.set_default(name, False)
+            task.set_default("auto_tree", True)  # else tree=True below is ignored
             if route.topology:
                 task.load_topology(str(route.topology))
             most_s = 0.0
@@ -151,6 +152,7 @@ class FanOut:
             nodes=",".join(names),
             handler=self,
             stderr=True,
+            stdin=True,
             timeout=budget_s if self._route.topology else None,
             tree=self._route.topology is not None,
         )

@@ -6,7 +6,7 @@ through stdin: no shell ever reads the words, and the line is the same for sh, c
 
 from __future__ import annotations
 
-import binascii
+import base64
 import datetime
 import math
 import secrets
@@ -126,7 +126,7 @@ class Kept:
             self.running = True
             self._lines = ProgressLines(self.said)
         elif kind in (b"o", b"e"):
-            piece = binascii.a2b_base64(words[0])
+            piece = base64.b64decode(words[0], validate=True)
             buffer = self._stdout if kind == b"o" else self._stderr
             if kind == b"e" and self._lines:
                 piece = self._lines.feed(piece)
@@ -135,7 +135,7 @@ class Kept:
                 del buffer[self.max_bytes :]
                 raise ValueError("more than any keeper sends")
         elif kind == b"failed":
-            self._failed = binascii.a2b_base64(words[0]).decode("utf-8", errors="replace")
+            self._failed = base64.b64decode(words[0], validate=True).decode("utf-8", errors="replace")
         elif kind == b"end":
             code, late, cut, seconds, unkillable = words
             _ = (code == b"-" or int(code), int(late), int(cut), float(seconds), int(unkillable))
