@@ -79,7 +79,7 @@ class Said(plain.Struct, omit_defaults=True):
 
 
 def test_it_reads_what_it_wrote() -> None:
-    """The watch's lines are decoded by type: structs, tuples, floats that were written as integers, what is optional."""
+    """The watch's lines are decoded by type: structs, tuples, integers where floats are wanted, what is optional."""
     said = plain.json.decode(b'{"power":[1,2.5],"logs":[{"t":3}]}', type=Said)
     assert (said.power, said.logs) == ((1.0, 2.5), [Log(t=3.0)])
     assert plain.json.encode(Said()) == b"{}"
