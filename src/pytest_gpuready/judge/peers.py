@@ -1,0 +1,399 @@
+"""A part against its peers: is it far from what the others of its kind do, and which part does that point at.
+
+A part is compared with the median of the *others*, never with a group it belongs to. The distance is counted in robust
+sigmas (1.4826 x MAD of the others, times m/(m - 0.8) for m others) and in percent of that median; only what exceeds
+both is far. The spread counts as at least a share of the median and the resolution of the metric, so that parts which
+are nearly equal condemn none over a difference that means nothing.
+
+What peers cannot know is said, not passed:
+- TOO_FEW. Four parts tell who differs, but not how much such parts usually differ: below `alone` parts the spread
+  comes from elsewhere (`usual`, in a survey the other groups) or is taken to be wide;
+- NO_MAJORITY: two camps of which the lesser is not known to be the bad one (as large as the other, better than it, or
+  so large that it hides in its own spread), or parts that differ so much that hardly anything would stand out;
+- AHEAD: far on the better side. It was measured wrong, or it alone is healthy.
+
+Measured on healthy parts with normal noise of 0.5 and 2 %, parts falsely far: groups of 4 none in 80,000; of 8 none in
+160,000 at 0.5 %, but 1 in 200 at 2 % (eight alone cannot know better: with `usual` or `floor` at 2 %, none in 160,000);
+of 64 none and 1 in 128,000; of 1,000 none in 150,000. Surveys of 8,000 GPUs: none in 150 and 250 runs, by the tails of
+the normal distribution 1 in about 1,000. A GPU 5 % low among eight is found in 89 % of runs at 0.5 % noise.
+
+Sources: Hampel 1974 (MAD); Croux and Rousseeuw 1992 (small samples); Barnett and Lewis, Outliers in Statistical Data.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import statistics
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pytest_gpuready.model.hardware import Part
+from pytest_gpuready.model.units import show
+
+K = TypeVar("K", bound=Hashable)
+G = TypeVar("G", bound=Hashable)
+LARGEST = 1e300  # nothing that anybody measures is larger, and differences below it do not overflow
+NOBODY = "nobody is known to be right"
+
+
+class Sense(enum.Enum):
+    """Which side of its peers is the bad one."""
+
+    MORE = "more is better"
+    LESS = "less is better"
+    BOTH = "neither side is better"
+
+
+class Place(enum.Enum):
+    """Where a part stands among its peers; `judged` where they could tell."""
+
+    INSIDE = "inside"
+    FAR = "far"
+    AHEAD = "ahead"
+    TOO_FEW = "too few to judge"
+    NO_MAJORITY = "no majority"
+
+    @property
+    def judged(self) -> bool:
+        return self in (Place.INSIDE, Place.FAR, Place.AHEAD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How far is far, and who may judge. Percents are of the median of the peers; `resolution` has the metric's unit.
+
+    A metric with an arbitrary zero (degrees Celsius) wants `percent` 0, `widest` infinite and a `resolution` such that
+    `sigmas` of it matter; a count that is usually 0 wants `resolution` 1 or more.
+    """
+
+    sigmas: float = 6.0
+    percent: float = 3.0
+    floor: float = 0.5  # the spread counts as at least so many percent
+    resolution: float = 0.0  # the spread counts as at least this
+    smallest: int = 4  # fewer parts, the judged one included, judge nobody
+    alone: int = 8  # fewer parts do not know their own spread
+    assumed: float = 2.0  # percent that the spread of so few parts is taken to be where nothing tells it
+    widest: float = 50.0  # a group in which nothing nearer than so many percent would stand out judges nobody
+
+    def __post_init__(self) -> None:
+        for name in ("sigmas", "percent", "floor", "resolution", "assumed", "widest"):
+            value = getattr(self, name)
+            if not value >= 0 or (value == math.inf and name != "widest") or (value == 0 and name == "sigmas"):
+                raise ValueError(f"policy.{name}: expected finite, 0 or more (sigmas: above 0), found {value!r}")
+        if self.smallest < 3 or self.alone < self.smallest:
+            found = f"smallest {self.smallest} and alone {self.alone}"
+            raise ValueError(f"policy: expected 3 <= smallest <= alone, found {found}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One part among its peers. `sigmas` and `percent` are signed, and infinite where there is nothing to divide by.
+
+    `peers` counts the others. All numbers but `value` are None where there are too few; `why` says what peers could
+    not tell.
+    """
+
+    place: Place
+    value: float
+    peers: int
+    median: float | None = None
+    spread: float | None = None
+    sigmas: float | None = None
+    percent: float | None = None
+    why: str = ""
+
+    def says(self, unit: str = "") -> str:
+        """One line of ASCII: "41.20 GB/s, 22 % below the median 52.90 of 7 peers (9.4 robust sigmas)"."""
+        found = _text(self.value, unit)
+        if self.median is None or self.sigmas is None or self.percent is None or not self.place.judged:
+            return f"{found}; {self.why}"
+        median = f"the median {_text(self.median)} of {self.peers} peers"
+        if self.value == self.median:
+            return f"{found}, {median}"
+        share = f"{_short(self.percent)} % " if math.isfinite(self.percent) else ""
+        side = "below" if self.value < self.median else "above"
+        sigmas = f"{_short(self.sigmas)} robust sigmas" if math.isfinite(self.sigmas) else "they do not differ at all"
+        end = ": measured wrong, or it alone is healthy" if self.place is Place.AHEAD else ""
+        return f"{found}, {share}{side} {median} ({sigmas}){end}"
+
+
+def compare(
+    values: Mapping[K, float], sense: Sense, policy: Policy | None = None, *, usual: float | None = None
+) -> dict[K, Standing]:
+    """Every part of one kind against all the others, in the order of `values`.
+
+    `usual` is one sigma of such parts elsewhere, in the unit of the metric: the spread counts as at least that.
+
+    Raises:
+        ValueError: a value is not a finite number.
+    """
+    policy = policy or Policy()
+    numbers = {part: _number(f"value of {part!a}", value) for part, value in values.items()}
+    if usual is not None and _number("usual spread", usual) < 0:
+        raise ValueError(f"usual spread: expected 0 or more, found {usual!r}")
+    count = len(numbers)
+    if count < policy.smallest:
+        why = f"too few to judge: {count}, at least {policy.smallest} are needed"
+        return {p: Standing(place=Place.TOO_FEW, value=v, peers=count - 1, why=why) for p, v in numbers.items()}
+
+    def least(median: float) -> float:
+        assumed = policy.assumed if usual is None and count < policy.alone else 0.0
+        return max(policy.resolution, usual or 0.0, max(policy.floor, assumed) / 100 * abs(median))
+
+    ordered = sorted(numbers.values())
+    others = _others(ordered)
+    standings = {}
+    for part, value in numbers.items():
+        median, own = others(value)
+        spread = max(own, least(median))
+        sigmas, percent = _over(value - median, spread), 100 * _over(value - median, abs(median))
+        place = Place.INSIDE
+        if abs(sigmas) > policy.sigmas and abs(percent) > policy.percent:
+            better = (sense is Sense.MORE and sigmas > 0) or (sense is Sense.LESS and sigmas < 0)
+            place = Place.AHEAD if better else Place.FAR
+        standings[part] = Standing(
+            place=place, value=value, peers=count - 1, median=median, spread=spread, sigmas=sigmas, percent=percent
+        )
+    why, unsure = _no_majority(ordered, list(standings.values()), policy, least)
+    return {p: replace(s, place=Place.NO_MAJORITY, why=why) if unsure(s) else s for p, s in standings.items()}
+
+
+def compare_groups(
+    values: Mapping[K, float], group_of: Mapping[K, G], sense: Sense, policy: Policy | None = None
+) -> dict[K, Standing]:
+    """Every part against the others of its node, rail or rack; how much they usually differ, the other groups tell.
+
+    Raises:
+        ValueError: a value is not a finite number, or a part has no group.
+    """
+    policy = policy or Policy()
+    groups = _grouped(values, group_of)
+    able = [group.values() for group in groups.values() if len(group) >= policy.smallest]
+    spreads, parts = sorted(map(_spread, able)), sum(map(len, able))
+    found: dict[K, Standing] = {}
+    for group in groups.values():
+        usual = None
+        if len(group) >= policy.smallest and parts - len(group) >= policy.alone:
+            usual = _median_without(spreads, bisect_left(spreads, _spread(group.values())))
+        found |= compare(group, sense, policy, usual=usual)
+    return {part: found[part] for part in values}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlier:
+    """The smallest part that explains what stands out: a GPU, a whole node or, with `part` None, a rail.
+
+    `gpus` are all GPUs that it explains; `seen` has the levels on which it stands out, with the numbers.
+    """
+
+    part: Part | None
+    name: str
+    gpus: tuple[Part, ...]
+    seen: tuple[tuple[str, Standing], ...]
+
+    def says(self, unit: str = "") -> str:
+        """One line of ASCII: "GPU 3 of node07 stands out among the GPUs of its node and on rail 3: 41.20 GB/s, .."."""
+        levels = " and ".join(level for level, _ in self.seen)
+        return f"{self.name} stands out {levels}: {self.seen[0][1].says(unit)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """One metric on all GPUs of a site. A rail is all GPUs of one index; node and rail count by their median.
+
+    `open` has a line for all that peers could not tell on any level: there, no outlier proves nothing. What is AHEAD
+    stands in the levels alone.
+    """
+
+    in_node: Mapping[Part, Standing]
+    on_rail: Mapping[Part, Standing]
+    nodes: Mapping[str, Standing]
+    rails: Mapping[int, Standing]
+    outliers: tuple[Outlier, ...]
+    open: tuple[str, ...]
+
+
+def survey(values: Mapping[Part, float], sense: Sense, policy: Policy | None = None) -> Survey:
+    """Every GPU among the GPUs of its node and among those of its rail, every node among nodes, rail among rails.
+
+    A node that stands out explains its GPUs on their rails, a rail its GPUs within their nodes. Where a group falls
+    apart and only some of its GPUs stand out on the other level, these GPUs are named and not the group.
+
+    Raises:
+        ValueError: a value is not a finite number, or a part is not a GPU.
+    """
+    policy = policy or Policy()
+    values = {part: values[part] for part in sorted(values, key=lambda p: (p.node, p.index))}
+    for part in values:
+        if part.index < 0:
+            raise ValueError(f"{part.name}: expected a GPU, found a whole node")
+    node_of, rail_of = {p: p.node for p in values}, {p: p.index for p in values}
+    in_node = compare_groups(values, node_of, sense, policy)
+    on_rail = compare_groups(values, rail_of, sense, policy)
+    nodes = _wholes(values, node_of, rail_of, sense, policy)
+    rails = _wholes(values, rail_of, node_of, sense, policy)
+
+    outliers = []
+    for node, group in _grouped(values, node_of).items():
+        if _explains(nodes.get(node), group, in_node, on_rail):
+            name = f"{_ascii(node)} as a whole ({len(group)} GPUs)"
+            seen = (("among the nodes", nodes[node]),)
+            outliers.append(Outlier(part=Part(node=node), name=name, gpus=tuple(group), seen=seen))
+    for rail, group in _grouped(values, rail_of).items():
+        if _explains(rails.get(rail), group, on_rail, in_node):
+            name = f"rail {rail} as a whole (GPU {rail} of {len(group)} nodes)"
+            outliers.append(Outlier(part=None, name=name, gpus=tuple(group), seen=(("among the rails", rails[rail]),)))
+    by_node = {gpu for outlier in outliers if outlier.part for gpu in outlier.gpus}
+    by_rail = {gpu for outlier in outliers if not outlier.part for gpu in outlier.gpus}
+    for part in values:
+        levels = []
+        if in_node[part].place is Place.FAR and part not in by_rail:
+            levels.append(("among the GPUs of its node", in_node[part]))
+        if on_rail[part].place is Place.FAR and part not in by_node:
+            levels.append((f"on rail {part.index}", on_rail[part]))
+        if levels:
+            name = f"GPU {part.index} of {_ascii(part.node)}"
+            outliers.append(Outlier(part=part, name=name, gpus=(part,), seen=tuple(levels)))
+    found = Survey(in_node=in_node, on_rail=on_rail, nodes=nodes, rails=rails, outliers=tuple(outliers), open=())
+    return replace(found, open=tuple(_open(found)))
+
+
+def _wholes(
+    values: Mapping[Part, float], of: Mapping[Part, G], across: Mapping[Part, Hashable], sense: Sense, policy: Policy
+) -> dict[G, Standing]:
+    """Groups of two GPUs or more, each by its median, among each other.
+
+    Too few to know how much they differ, they are taken to differ as single GPUs do in the direction `across`.
+    """
+    medians = {g: statistics.median(v.values()) for g, v in _grouped(values, of).items() if len(v) > 1}
+    usual = None
+    if len(medians) < 2 * policy.alone:
+        groups = [g.values() for g in _grouped(values, across).values() if len(g) >= policy.smallest]
+        if sum(map(len, groups)) >= policy.alone:
+            usual = statistics.median(map(_spread, groups))
+    return compare(medians, sense, policy, usual=usual)
+
+
+def _explains(
+    whole: Standing | None, gpus: Iterable[Part], own: Mapping[Part, Standing], other: Mapping[Part, Standing]
+) -> bool:
+    """True where a group stands out as a whole: its GPUs are alike, or the other level does not tell them apart."""
+    far = [other[gpu].place is Place.FAR for gpu in gpus]
+    alike = all(own[gpu].place.judged for gpu in gpus)
+    if whole is None or whole.place is not Place.FAR:
+        return whole is not None and whole.place is Place.INSIDE and alike and sum(far) * 2 >= len(far)
+    return alike or all(far) or not any(far)
+
+
+def _open(found: Survey) -> Iterator[str]:
+    """A line for what no level could tell."""
+    for kind, wholes in (("nodes", found.nodes), ("rails", found.rails)):
+        reasons = {standing.why for standing in wholes.values() if not standing.place.judged}
+        yield from (f"the {kind} as wholes: {why}" for why in sorted(reasons))
+    for gpu, standing in found.in_node.items():
+        if not standing.place.judged and not found.on_rail[gpu].place.judged:
+            why = f"in its node {standing.why}; on its rail {found.on_rail[gpu].why}"
+            yield f"GPU {gpu.index} of {_ascii(gpu.node)}: {why}"
+
+
+def _no_majority(
+    ordered: Sequence[float], standings: Sequence[Standing], policy: Policy, least: Callable[[float], float]
+) -> tuple[str, Callable[[Standing], bool]]:
+    """Why some in this group are not known to be right or wrong, and who they are."""
+    count, median = len(ordered), statistics.median(ordered)
+    cut = _cut(ordered)
+    low, high = statistics.median(ordered[:cut]), statistics.median(ordered[cut:])
+    within = max(_spread(ordered[:cut]), _spread(ordered[cut:]), least(median))
+    apart = high - low > policy.sigmas * within and 100 * _over(high - low, abs(median)) > policy.percent
+    split = f"two camps, {cut} around {_text(low)} and {count - cut} around {_text(high)}: {NOBODY}"
+    lesser = [s for s in standings if (s.value < ordered[cut]) is (cut * 2 < count)]
+    if apart and (cut * 2 == count or sum(s.place is Place.FAR for s in lesser) * 2 < len(lesser)):
+        return split, lambda _: True
+    inside = sum(s.place is Place.INSIDE for s in standings)
+    if inside * 2 <= count:
+        return f"only {inside} of {count} are near the others: {NOBODY}", lambda _: True
+    spread = max(_spread(ordered), least(median))
+    if spread > policy.resolution and policy.sigmas * spread > policy.widest / 100 * abs(median):
+        sigma = f"one robust sigma is {_text(spread)} around the median {_text(median)}"
+        return f"the {count} differ too much to judge one of them, {sigma}: {NOBODY}", lambda _: True
+    hidden = {s.value for s in lesser if s.place is Place.INSIDE} if apart else set()
+    return split, lambda s: s.value in hidden
+
+
+def _cut(ordered: Sequence[float]) -> int:
+    """Where the widest gap is that leaves a quarter of the parts, and two at least, on either side."""
+    count = len(ordered)
+    edge = min(count // 2, max(2, -(-count // 4)))
+    return max(range(edge, count - edge + 1), key=lambda i: (ordered[i] - ordered[i - 1], -abs(2 * i - count)))
+
+
+def _others(ordered: Sequence[float]) -> Callable[[float], tuple[float, float]]:
+    """A function from one of the values to median and spread of all the others, in little time.
+
+    Leaving one out, the median takes three values at most; the distances from each are sorted once.
+    """
+    distances: dict[float, list[float]] = {}
+
+    def without(value: float) -> tuple[float, float]:
+        median = _median_without(ordered, bisect_left(ordered, value))
+        if median not in distances:
+            distances[median] = sorted(abs(other - median) for other in ordered)
+        mad = _median_without(distances[median], bisect_left(distances[median], abs(value - median)))
+        return median, _sigma(mad, len(ordered) - 1)
+
+    return without
+
+
+def _spread(values: Iterable[float]) -> float:
+    """One robust sigma of these values: MAD about their median, made comparable with a standard deviation."""
+    values = list(values)
+    median = statistics.median(values)
+    return _sigma(statistics.median(abs(value - median) for value in values), len(values))
+
+
+def _sigma(mad: float, count: int) -> float:
+    return 1.4826 * count / (count - 0.8) * mad
+
+
+def _median_without(ordered: Sequence[float], index: int) -> float:
+    """The median of a sorted sequence of two or more without the element at `index`."""
+    left = len(ordered) - 1
+    low, high = (ordered[i + (i >= index)] for i in ((left - 1) // 2, left // 2))
+    return (low + high) / 2
+
+
+def _grouped(values: Mapping[K, float], group_of: Mapping[K, G]) -> dict[G, dict[K, float]]:
+    groups: dict[G, dict[K, float]] = {}
+    for part, value in values.items():
+        if part not in group_of:
+            raise ValueError(f"group of {part!a}: expected one, found none")
+        groups.setdefault(group_of[part], {})[part] = _number(f"value of {part!a}", value)
+    return groups
+
+
+def _number(what: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
+        raise ValueError(f"{what}: expected a finite number, found {value!a:.40}; what was not measured has no peers")
+    return float(value)
+
+
+def _over(distance: float, by: float) -> float:
+    return distance / by if by > 0 else math.copysign(math.inf, distance) if distance else 0.0
+
+
+def _text(value: float, unit: str = "") -> str:
+    """As the field writes it; what is very small or very large keeps its digits in exponents."""
+    if value == 0 or 0.01 <= abs(value) < 1e9:
+        return show(value, unit)
+    return f"{value:.4g} {unit}".rstrip()
+
+
+def _short(value: float) -> str:
+    return f"{abs(value):.1f}" if abs(value) < 10 else f"{abs(value):.0f}" if abs(value) < 1e6 else f"{abs(value):.3g}"
+
+
+def _ascii(text: str) -> str:
+    return "".join(c if " " <= c <= "~" else "?" for c in text[:64])
