@@ -71,6 +71,12 @@ def test_half_against_half_is_no_majority() -> None:
     )
 
 
+def test_half_against_half_is_said_alike_in_every_sense() -> None:
+    """Which side is the better one does not matter to two camps of equal size."""
+    why = {compare(dict(enumerate(with_bad(4))), sense)[0].why for sense in Sense}
+    assert why == {"two camps, 4 around 41.35 and 4 around 52.95: nobody is known to be right"}
+
+
 @pytest.mark.parametrize("bad", [5, 6])
 def test_a_slow_majority_does_not_pass(bad: int) -> None:
     """Where several are much better than most, the many are not known to be right."""
@@ -82,6 +88,19 @@ def test_one_that_is_better_than_all_others_is_ahead() -> None:
     found = compare(dict(enumerate(with_bad(7))), Sense.MORE)
     assert [s.place for s in found.values()] == [Place.INSIDE] * 7 + [Place.AHEAD]
     assert found[7].says("GB/s").endswith("robust sigmas): measured wrong, or it alone is healthy")
+
+
+def test_one_ahead_of_three_is_no_camp() -> None:
+    """A single part is no camp, in the smallest group either."""
+    assert places([100.0, 100.1, 100.2, 130.0]) == [Place.INSIDE] * 3 + [Place.AHEAD]
+
+
+def test_far_is_far_in_sigmas_and_in_percent() -> None:
+    """Peers that hardly differ condemn nobody, and form no camps, over less than the percentage that matters."""
+    assert places([98.0] + [100.0] * 7, floor=0.01)[0] is Place.INSIDE
+    assert places([96.0] + [100.0] * 7, floor=0.01)[0] is Place.FAR
+    assert set(places([98.0] * 4 + [100.0] * 4, floor=0.01)) == {Place.INSIDE}
+    assert set(places([96.0] * 4 + [100.0] * 4, floor=0.01)) == {Place.NO_MAJORITY}
 
 
 @pytest.mark.parametrize("slow", [100, 300, 400, 450, 500, 550])
