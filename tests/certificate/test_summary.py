@@ -117,7 +117,7 @@ def test_rejected() -> None:
         "do next     drain node01, reset GPU 0",
         "missing     PCIE-9, PCIE-16 NOT MEASURED on GPU 2",
         "missing     PCIE-6 UNSTABLE on GPU 1",
-        "blocked     PCIE-3, PCIE-10 to PCIE-12, PCIE-14, PCIE-15 NOT TESTED",
+        "blocked     PCIE-3 NOT TESTED",
     ):
         assert said in text
 
@@ -125,7 +125,7 @@ def test_rejected() -> None:
 def test_incomplete_is_not_an_acceptance() -> None:
     """An incomplete run says so, says what is missing and how to go on; one that still runs says that too."""
     text = "\n".join(_lines(samples.stopped()))
-    assert "nothing failed, and this is not an acceptance: 23 of 65 clauses have no verdict" in text
+    assert "nothing failed, and this is not an acceptance: 15 of 65 clauses have no verdict" in text
     assert "do next     pytest -m level2" in text
     assert "the run has not ended" not in text
     assert "running     the run has not ended" in "\n".join(_lines(samples.incomplete()))

@@ -232,6 +232,17 @@ def test_clock_events_outside_the_load_say_nothing_of_it():
     assert read(document(watch=seen))["clock.event_reasons.load"].value == "none but benign"
 
 
+def test_a_slowdown_between_two_samples_is_known_by_its_counter():
+    """No sample shows it, and the counter of the time that a power brake held the clocks grew: it counts."""
+    seen = watch({"throttle_power_brake_ns": 3_000_000})
+    seen = msgspec.structs.replace(seen, before={**seen.before, "throttle_power_brake_ns": 0})
+    answer = read(document(watch=seen))["clock.event_reasons.load"]
+    assert answer.value == "HW power brake"
+    assert "HW power brake for 3 ms" in answer.detail
+    still = msgspec.structs.replace(seen, after={**seen.after, "throttle_power_brake_ns": 0})
+    assert read(document(watch=still))["clock.event_reasons.load"].value == "none but benign"
+
+
 @pytest.mark.parametrize(
     ("path", "value", "detail"),
     [
@@ -415,8 +426,8 @@ def test_a_run_that_died_leaves_no_value_and_hides_none():
     """A retest that timed out makes the metric a problem that still tells the first run's value."""
     problem = read(document(), result("", exit_code=None, timed_out=True))["pcie.h2d.bandwidth"]
     assert isinstance(problem, Problem)
-    assert problem.says.startswith("run 2 of 2: ")
-    assert problem.says.endswith("the other runs gave 55.40 GB/s")
+    assert problem.says.startswith("run 2 of 2 (the other runs gave 55.40 GB/s): ")
+    assert problem.advice.startswith("read the kernel log")
 
 
 def test_a_document_about_another_gpu_is_refused():

@@ -52,12 +52,12 @@ def nvml(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> NvmlDoc:
 def _why(error: Any) -> str:
     name = error_name(error)
     advice = {
-        "LibraryNotFound": "libnvidia-ml.so.1 was not found: install the driver, or let the container see it",
-        "DriverNotLoaded": "the nvidia kernel module is not loaded",
-        "LibRmVersionMismatch": "kernel module and libnvidia-ml differ in version: reload the module or reboot",
-        "NoPermission": "the user may not open /dev/nvidiactl",
-    }.get(name, "read the kernel log for NVRM lines")
-    return f"NVML does not start: {name}; {advice}"
+        "LibraryNotFound": "found no libnvidia-ml.so.1; install the driver, or let the container see it",
+        "DriverNotLoaded": "the nvidia kernel module is not there; load it, or install the driver",
+        "LibRmVersionMismatch": "kernel module and libnvidia-ml differ in version; reload the module or reboot",
+        "NoPermission": "the user may not open /dev/nvidiactl; give it the right, or run as root",
+    }.get(name, "nothing else is known; read the kernel log for NVRM lines")
+    return f"NVML does not start: {name}, {advice}"
 
 
 def _system(reader: Reader, function: str) -> str:

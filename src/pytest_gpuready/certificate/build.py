@@ -65,6 +65,7 @@ class Facts:
     blockers: tuple[str, ...] = ()
     """Why this run cannot be ACCEPTED, whatever its verdicts: one line each."""
     command: str = "pytest"
+    """What takes this run up again, or asks the same of the node itself."""
     site: SiteEntry | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     nodes: tuple[NodeEntry, ...] = ()
@@ -284,7 +285,7 @@ def _do_next(status: Status, facts: Facts, cells: Sequence[_Cell], findings: Fin
     if findings is None:
         return []
     if facts.basis == "replay":
-        return [f"on the node itself: pytest --pyargs pytest_gpuready.suites -m level{facts.level_asked}"]
+        return [f"on the node itself: {facts.command}"]
     steps: list[str] = []
     if status is Status.REJECTED:
         for cell in cells:
@@ -292,9 +293,10 @@ def _do_next(status: Status, facts: Facts, cells: Sequence[_Cell], findings: Fin
                 step = action_text(findings.inventory, cell.clause, cell.part, Outcome.FAIL)
                 if step and step not in steps:
                     steps.append(step)
+    steps = steps[:5]
     if status is not Status.ACCEPTED:
         steps.append(facts.command)
-    return steps[:6]
+    return steps
 
 
 def _suites(findings: Findings, cells: Sequence[_Cell], log_of: Callable[[Part], list[str]]) -> list[SuiteEntry]:
@@ -362,7 +364,7 @@ def _part(findings: Findings, cell: _Cell, log_of: Callable[[Part], list[str]]) 
         margin_percent=verdict.margin if measured else None,
         reason=one_line(verdict.reason),
         line=finding_line(findings.inventory, clause, cell.part, found, verdict) if finding else "",
-        action=action_text(findings.inventory, clause, cell.part, verdict.outcome) if finding else "",
+        action=action_text(findings.inventory, clause, cell.part, verdict.outcome, found) if finding else "",
         evidence=list(found.evidence) if found else [],
         watch=WatchEntry(
             facts=dict(watch.facts),

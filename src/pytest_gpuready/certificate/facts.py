@@ -7,6 +7,7 @@ from datetime import MAXYEAR, timedelta
 
 from pytest_gpuready.certificate import words
 from pytest_gpuready.certificate.document import Certificate, NodeEntry
+from pytest_gpuready.certificate.findings import without_verdict
 from pytest_gpuready.certificate.words import NBSP
 
 Pairs = list[tuple[str, str]]
@@ -84,9 +85,11 @@ def facts(certificate: Certificate) -> Pairs:
     levels = f"{certificate.level_reached} of {certificate.level_asked} asked for is reached"
     said.append(("Level", levels + (", kept going past gates" if certificate.keep_going else "")))
     counts = certificate.counts
-    missing = sum(counts.outcomes.get(outcome, 0) for outcome in words.OPEN)
+    missing, others = without_verdict(certificate), without_verdict(certificate, required=False)
     cells = f"{counts.clauses} on {words.count_text(counts.cells, 'part')}"
-    said.append(("Clauses", f"{cells}, {f'{words.grouped(missing)} without verdict' if missing else 'none missing'}"))
+    tail = f"{words.count_text(len(missing), 'clause')} without verdict" if missing else "none missing"
+    tail += f"; {len(others)} without verdict not required" if others else ""
+    said.append(("Clauses", f"{cells}, {tail}"))
     return said
 
 

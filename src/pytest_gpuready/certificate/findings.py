@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
-from pytest_gpuready.certificate.words import clean, number, part_text, parts_text, rank, said
+from pytest_gpuready.certificate.words import OPEN, clean, number, part_text, parts_text, rank, said
 
 _BY_REASON = ("NOT MEASURED", "NOT TESTED", "OBSERVED", "HIDDEN", "EXCLUDED")
 _PRESENT = "gpu.present"
@@ -42,8 +42,18 @@ class Finding:
         return self.cells[0][1]
 
     @property
+    def required(self) -> bool:
+        """True where one of its clauses is required: else it counts neither way."""
+        return any(clause.required for clause, _ in self.cells)
+
+    @property
     def clause_ids(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(clause.id for clause, _ in self.cells))
+
+    @property
+    def required_ids(self) -> tuple[str, ...]:
+        """Those of them that are required."""
+        return tuple(dict.fromkeys(clause.id for clause, _ in self.cells if clause.required))
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -73,6 +83,13 @@ def counted(certificate: Certificate) -> Counter[str]:
 def absences(certificate: Certificate) -> dict[str, _Cell]:
     """Parts that are not there -> the cell that says so: of such a part nothing else can have a value."""
     return {p.part: (c, p) for c, p in cells(certificate) if c.metric == _PRESENT and p.outcome == "FAIL"}
+
+
+def without_verdict(certificate: Certificate, *, required: bool = True) -> list[str]:
+    """Ids of the clauses that have no verdict on some part, in the order of the profile: the required ones, or the
+    others."""
+    ids = (c.id for c, p in cells(certificate) if p.outcome in OPEN and c.required is required)
+    return list(dict.fromkeys(ids))
 
 
 def by_outcome(certificate: Certificate, outcome: str) -> list[Finding]:
@@ -115,15 +132,16 @@ def _worst_first(outcome: str, group: list[_Cell]) -> tuple[_Cell, ...]:
 
 
 def findings(certificate: Certificate) -> list[Finding]:
-    """Why the run is not ACCEPTED, worst first: outcome, then required, level, gate, order of the profile."""
+    """Why the run is not ACCEPTED, worst first: outcome, required, what ran and broke before what left nothing behind,
+    level, gate, order of the profile."""
     found = [f for o in ("FAIL", "NOT MEASURED", "UNSTABLE", "NOT TESTED") for f in by_outcome(certificate, o)]
     if certificate.judged != "ACCEPTED":
         found += [f for f in map(_required_only, by_outcome(certificate, "OBSERVED")) if f is not None]
     order = {clause.id: place for place, (clause, _) in enumerate(cells(certificate))}
 
-    def key(finding: Finding) -> tuple[int, bool, int, bool, int]:
-        clause = finding.clause
-        return rank(finding.outcome), not clause.required, clause.level, not clause.gate, order[clause.id]
+    def key(finding: Finding) -> tuple[int, bool, bool, int, bool, int]:
+        clause, ran = finding.clause, any(part.evidence for _, part in finding.cells)
+        return rank(finding.outcome), not finding.required, not ran, clause.level, not clause.gate, order[clause.id]
 
     return sorted(found, key=key)
 

@@ -2,7 +2,8 @@
 
 FAIL is a failure, NOT MEASURED and UNSTABLE are errors, NOT APPLICABLE is skipped with its reason. A dashboard that
 counts only what is in the file must not turn green by omission: so NOT TESTED stands in it as an error too, and the
-case `certificate` is an error unless the run is ACCEPTED.
+case `certificate` is an error unless the run is ACCEPTED. Nor must it turn red by what counts neither way:
+a clause that is not required is skipped, and says so, where it would be a failure or an error.
 """
 
 from __future__ import annotations
@@ -105,7 +106,10 @@ def _case(suite: str, clause: ClauseEntry, part: PartEntry) -> ET.Element:
             ET.SubElement(properties, "property", name=key, value=_clean(text))
     kind = _CHILD.get(part.outcome)
     if kind:
-        child = ET.SubElement(case, kind, message=_clean(part.line or f"{part.outcome}: {part.reason}"))
+        message = part.line or f"{part.outcome}: {part.reason}"
+        if not clause.required and kind != "skipped":
+            kind, message = "skipped", f"not required: {message}"
+        child = ET.SubElement(case, kind, message=_clean(message))
         if part.log:
             child.text = _clean("\n".join(part.log))
     return case

@@ -20,12 +20,11 @@ def finding_line(inventory: Inventory, clause: Clause, part: Part, found: Found 
     word = "" if verdict.outcome is Outcome.FAIL else f"{verdict.outcome.value}, "
     found_text = _found(clause, found, verdict)
     place = "" if isinstance(found, Problem) and part.label in found_text else f" on {where(inventory, part)}"
+    action = action_text(inventory, clause, part, verdict.outcome, found)
+    if isinstance(found, Problem) and found.advice:
+        found_text = found_text.removesuffix(f"; {found.advice}")
+        action = found.advice
     line = f"{clause.id} {clause.metric}: {word}expected {expected}, found {found_text}{place}"
-    action = (
-        ""
-        if isinstance(found, Problem) and ";" in found_text
-        else action_text(inventory, clause, part, verdict.outcome)
-    )
     return one_line(f"{line}; {action}" if action else line)
 
 
@@ -35,16 +34,17 @@ def where(inventory: Inventory, part: Part) -> str:
     return slot.where if slot else part.label
 
 
-def action_text(inventory: Inventory, clause: Clause, part: Part, outcome: Outcome) -> str:
-    """What to do about this outcome, with the part's own names filled in."""
-    if outcome is Outcome.NOT_MEASURED:
-        return f"run level {clause.level} again; if it stays unmeasured, treat that as a finding about {part.label}"
-    if outcome is Outcome.UNSTABLE:
-        return f"look for other users of {part.node}, then run level {clause.level} again"
-    if outcome is Outcome.OBSERVED:
-        return "agree a limit with its source in the profile" if clause.required else ""
+def action_text(inventory: Inventory, clause: Clause, part: Part, outcome: Outcome, found: Found | None = None) -> str:
+    """What to do about this outcome, with the part's own names filled in; the problem's own advice where it has one."""
     if outcome is not Outcome.FAIL:
-        return ""
+        again = f"run level {clause.level} again"
+        general = {
+            Outcome.NOT_MEASURED: f"{again}; if it stays unmeasured, treat that as a finding about {part.label}",
+            Outcome.UNSTABLE: f"look for other users of {part.node}, then {again}",
+            Outcome.OBSERVED: "agree a limit with its source in the profile",
+        }.get(outcome, "")
+        own = found.advice if outcome is Outcome.NOT_MEASURED and isinstance(found, Problem) else ""
+        return own or (general if clause.required else "")
     slot = inventory.slot(part)
     gpu = slot.gpu if slot else None
     names = {

@@ -12,7 +12,15 @@ from pathlib import PurePath
 from pytest_gpuready.certificate import page, words
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
 from pytest_gpuready.certificate.facts import nodes_text
-from pytest_gpuready.certificate.findings import Finding, by_outcome, closest, counted, findings, led
+from pytest_gpuready.certificate.findings import (
+    Finding,
+    by_outcome,
+    closest,
+    counted,
+    findings,
+    led,
+    without_verdict,
+)
 from pytest_gpuready.certificate.tables import ids_text
 from pytest_gpuready.certificate.uncovered import exclusions
 from pytest_gpuready.model.units import show
@@ -39,6 +47,7 @@ def summary_lines(certificate: Certificate, out: str, width: int = 100) -> list[
     lines: list[tuple[str, str]] = [_first(certificate)]
     if not certificate.finished:
         lines.append(("running", "the run has not ended: nothing here is a result yet"))
+    lines += [("stopped", line) for line in certificate.why if line.startswith(words.STOPPED)]
     if certificate.basis != "hardware":
         said = certificate.basis_note or "the same judgement without the hardware of this run"
         lines.append(("meaning", f"certifies no hardware: {said}"))
@@ -80,10 +89,10 @@ def _level(certificate: Certificate) -> str:
 
 
 def _missing_text(certificate: Certificate) -> str:
-    ids = {f.clause_ids for o in words.OPEN for f in by_outcome(certificate, o)}
-    missing = len({one for group in ids for one in group})
+    missing = without_verdict(certificate)
     if missing:
-        return f"{missing} of {certificate.counts.clauses} clauses have no verdict"
+        have = "clause has" if certificate.counts.clauses == 1 else "clauses have"
+        return f"{len(missing)} of {certificate.counts.clauses} {have} no verdict"
     return certificate.why[0] if certificate.why else "see the page"
 
 
@@ -102,7 +111,7 @@ def _rejected(certificate: Certificate, found: list[Finding], many: bool) -> lis
         said = f"{finding.clause.id}{who} {_fail_text(finding.clause, finding.worst)}"
         lines.append(("" if place else "why", said + (f"; also {also}" if also else "")))
     lines.append(("do next", worst.worst.action or "read the finding on the page"))
-    lines += [("", line) for line in certificate.do_next if line.startswith("pytest")][:1]
+    lines += [("", line) for line in certificate.do_next[-1:] if certificate.basis != "replay"]
     return lines
 
 
@@ -144,25 +153,28 @@ def _cut(text: str, bound: int) -> str:
 def _clauses(certificate: Certificate) -> str:
     counts, found = certificate.counts, counted(certificate)
     said = ", ".join(f"{found[o]} {o}".replace(" ", words.NBSP) for o in words.WORST_FIRST if found[o])
-    missing = sum(found[outcome] for outcome in words.OPEN)
-    tail = f"; {missing}{words.NBSP}without verdict" if missing else "; none missing"
+    missing = words.count_text(len(without_verdict(certificate)), "clause").replace(words.NNBSP, "")
+    tail = f"; {missing} without verdict" if without_verdict(certificate) else "; none missing"
+    others = ids_text(without_verdict(certificate, required=False), RUNS_AT_MOST)
+    tail += f"; not required, and without verdict: {others}" if others else ""
     return f"{counts.clauses} on {counts.cells} parts: {said or 'nothing'}{tail}"
 
 
 def _open(certificate: Certificate, found: list[Finding], many: bool) -> list[tuple[str, str]]:
     """What has no verdict, folded by cause: "blocked" for closed gates, "missing" for the rest."""
     lines = []
-    kept = [finding for finding in found if finding.outcome in (*words.OPEN, "OBSERVED")]
+    kept = [finding for finding in found if finding.outcome in (*words.OPEN, "OBSERVED") and finding.required]
     for finding in kept[:FINDINGS_AT_MOST]:
         blocked = finding.outcome == "NOT TESTED" and finding.reason.startswith("blocked")
         who = words.parts_text(finding.parts, many, 4)
-        ids = finding.clause_ids
+        ids = finding.required_ids
         what = f"{len(ids)} clauses" if finding.cause and len(ids) > 1 else ids_text(ids, RUNS_AT_MOST)
         said = f"{what} {finding.outcome} on {who}"
         reason = f"{finding.cause}; {finding.action}" if finding.cause else finding.reason
         lines.append(("blocked" if blocked else "missing", f"{said}: {reason}" if reason else said))
     if len(kept) > FINDINGS_AT_MOST:
-        lines.append(("", f"and {len(kept) - FINDINGS_AT_MOST} more findings, on the page"))
+        more = len(kept) - FINDINGS_AT_MOST
+        lines.append(("", f"and {more} more {'finding' if more == 1 else 'findings'}, on the page"))
     return lines
 
 

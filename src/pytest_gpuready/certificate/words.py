@@ -54,6 +54,8 @@ WORST_FIRST = tuple(WORDS)
 OPEN = ("NOT MEASURED", "UNSTABLE", "NOT TESTED")
 
 
+STOPPED = "pytest ended with code "
+"""How the line begins that says why pytest did not come to its end."""
 _EXCLUDED = "excluded by the site file"
 HIDDEN_BY = "hidden by the virtual machine"
 """How the reason of a hidden cell begins."""

@@ -7,6 +7,14 @@ from dataclasses import dataclass, field
 
 Value = float | int | str
 
+_TELLS = (
+    " add agree allow ask begin change check choose clear close compare correct declare drop enable end exclude "
+    "fill free give have install keep leave let load look make mount name open pass power-cycle pull put read reboot "
+    "record reinstall reload remove repair replace report reseat reset restart restore resume run save see send set "
+    "shorten start stop take test treat turn unload unset update upgrade use wait write "
+)
+"""Verbs with which an advice begins."""
+
 
 class ProblemKind(enum.Enum):
     """Why there is no value."""
@@ -83,3 +91,10 @@ class Problem:
     kind: ProblemKind
     says: str
     evidence: tuple[str, ...] = ()
+
+    @property
+    def advice(self) -> str:
+        """What to do, where `says` ends with it: what stands behind its last semicolon if it begins with a verb."""
+        tail = self.says.rpartition("; ")[2] if "; " in self.says else ""
+        first = tail.partition(" ")[0]
+        return tail if first and f" {first} " in _TELLS else ""

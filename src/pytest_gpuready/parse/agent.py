@@ -219,12 +219,12 @@ def _ended_well(result: CommandResult, where: str) -> None:
     if result.unkillable:
         raise ToolError(
             f"{where}: expected an answer within {result.command.timeout_s:g} s, found a process that cannot be killed "
-            f"({quote(result.unkillable)}); the driver hangs: read the kernel log and reboot the node"
+            f"({quote(result.unkillable)}), so the driver hangs; read the kernel log and reboot the node"
         )
     if result.timed_out:
         raise ToolError(
-            f"{where}: expected an answer within {result.command.timeout_s:g} s, found none; the driver may hang: "
-            f"read the kernel log for NVRM lines{last}"
+            f"{where}: expected an answer within {result.command.timeout_s:g} s, found none{last}; "
+            "read the kernel log for NVRM lines, for the driver may hang"
         )
     if result.exit_code != 0:
         code = "no exit code" if result.exit_code is None else f"exit code {result.exit_code}"

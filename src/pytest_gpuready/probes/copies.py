@@ -86,9 +86,8 @@ def _merge(
         if isinstance(one, Missing):
             others = [show(a.value, a.unit) for a in answers if isinstance(a, Reading)]
             alike = all(isinstance(other, Missing) and other.says == one.says for other in answers)
-            says = one.says if alike else f"run {number} of {len(answers)}: {one.says}"
-            if others:
-                says += f"; the other runs gave {', '.join(others)}"
+            gave = f" (the other runs gave {', '.join(others)})" if others else ""
+            says = one.says if alike else f"run {number} of {len(answers)}{gave}: {one.says}"
             return not_measured(metric, part, says, seen, one.kind)
     readings = [one for one in answers if isinstance(one, Reading)]
     if not readings:

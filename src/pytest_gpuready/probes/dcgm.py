@@ -138,7 +138,8 @@ class DcgmProbe:
     def _plugins(self, node: Node, seen: tuple[str, ...]) -> Answer:
         known = node.dcgm
         if known is None or not known.plugins:
-            says = f"{node.name}: no plug-in folder of DCGM where packages put it; its tests tell themselves"
+            none = "expected a plug-in folder of DCGM where packages put it, found none"
+            says = f"{node.name}: {none}; which tests have a plug-in shows when each runs"
             return not_measured(PLUGINS, node.part, says, seen)
         wanted = [clause.metric.removeprefix("dcgm.") for clause in self._profile.clauses if clause.after == (READY,)]
         optional = ("nccl_tests", "rist", "cpu_eud")

@@ -20,7 +20,7 @@ from pytest_gpuready.parse.dcgm_errors import SEVERITIES
 from pytest_gpuready.parse.dcgm_parts import PartResult, Says, meaning_of, part_results
 from pytest_gpuready.parse.dcgm_reasons import reason
 from pytest_gpuready.parse.dcgm_run import DiagPass, DiagRun
-from pytest_gpuready.probes.dcgm_tests import SOFTWARE, DcgmTest
+from pytest_gpuready.probes.dcgm_tests import SOFTWARE, DcgmTest, package_of
 
 PASSED = "passed"
 FAILED_EXITS = (205, 226)
@@ -30,6 +30,7 @@ NVLINK_DOWN = 14
 WHOLE = ("", "all GPUs")
 """Parts that stand for every GPU: a result without an entity, and the tables of 3.x."""
 LONGEST = 600
+NO_SUCH_TEST = reason("dependent package")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ def read(test: DcgmTest, node: Node, result: CommandResult) -> Reading:
     try:
         run = diag_run(doc.stdout, doc.stderr, doc.exit_code)
     except ParseError as error:
-        return _nothing(f"{error}{_ended_early(doc)}", doc)
+        return _nothing(f"{_ended_early(doc)}{error}", doc)
     stranger = _stranger(run, node)
     if stranger:
         return _nothing(stranger, doc)
@@ -103,7 +104,7 @@ def _nothing(says: str, doc: AroundDoc | None = None) -> Reading:
 
 
 def _ended_early(doc: AroundDoc) -> str:
-    return f"; it was ended after {doc.seconds:.0f} s" if doc.ended_early else ""
+    return f"it was ended after {doc.seconds:.0f} s: " if doc.ended_early else ""
 
 
 def _stranger(run: DiagRun, node: Node) -> str:
@@ -129,8 +130,11 @@ def _doubts(run: DiagRun, doc: AroundDoc, parts: Sequence[PartResult], test: Dcg
     if doc.problem:
         yield f"expected dcgmi diag to end well, found: {doc.problem}"
     if run.runtime_errors:
-        suspect, remedy = reason(run.runtime_errors[0])
-        yield f"expected results, found none: {suspect}; {remedy} (dcgmi: {run.runtime_errors[0][:240]!r})"
+        said = run.runtime_errors[0]
+        suspect, remedy = reason(said)
+        if reason(said) == NO_SUCH_TEST:
+            suspect, remedy = f"no {test.name} here, its plug-in package is missing", f"install {package_of(test)}"
+        yield f"expected results, found none: {suspect} (dcgmi: {said[:240]!r}); {remedy}"
     if doc.ended_early:
         yield f"expected dcgmi diag to end by itself, found it running after {doc.seconds:.0f} s; read nvvs.log"
     if run.form != "json":

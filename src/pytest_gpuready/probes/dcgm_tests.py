@@ -57,10 +57,17 @@ TESTS = (
     DcgmTest(name="memtest", level=4, typical_s=700, timeout_s=14400, duration_s=600),
     DcgmTest(name="pulse_test", level=4, typical_s=600, timeout_s=14400),
 )
+CLOSED = ("memory_bandwidth", "pulse_test", "eud", "cpu_eud")
+"""Tests whose plug-ins are closed and come in a package of their own."""
 SOAKED = ("diagnostic", "targeted_power", "memtest")
 """Tests that share the time of a soak, a third each: arithmetic, power, memory."""
 BURN = Source(kind="declared", cite="--gpuready-burn")
 DEFAULT = Source(kind="rule", cite="the default of DCGM 4.6.0")
+
+
+def package_of(test: DcgmTest) -> str:
+    """The package that brings the plug-in of a test."""
+    return f"datacenter-gpu-manager-4-{'proprietary' if test.name in CLOSED else 'cuda13 (or that of its CUDA)'}"
 
 
 def given(test: DcgmTest, node: Node, profile: Profile, burn_s: float) -> tuple[Parameter, ...]:
