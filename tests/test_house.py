@@ -15,7 +15,7 @@ SRC = Path(__file__).parents[1] / "src" / "pytest_gpuready"
 ROOMS = (
     ("accept",),
     ("plugin",),
-    ("driving", "fixtures", "hookspecs", "screen"),
+    ("driving", "again", "fixtures", "hookspecs", "screen"),
     ("acceptance",),
     ("cli",),
     ("certificate",),

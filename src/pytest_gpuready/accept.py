@@ -1,4 +1,5 @@
-"""`make accept`: accept this machine at level 2, or, where it has no NVIDIA GPU at all, show a replay that says so.
+"""`make accept`: accept this machine at its site file's level, else 2, or, where it has no NVIDIA GPU at all,
+show a replay that says so.
 
 A machine that shows any trace of NVIDIA hardware (driver, device node, `nvidia-smi`, any PCI function: also an NVSwitch
 whose GPUs are gone), or for which a site file or a profile expects GPUs, is never answered with a replay: there the run
@@ -10,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
+LEVEL = 2
+"""What is accepted where neither the arguments nor the site file name a level."""
 SITES = ("site.yaml", "site.yml")
 _PLAIN = ("-o", "addopts=", "-p", "no:cacheprovider", "--tb=no", "-rN")  # the summary says it all
 _REPLAY = "REPLAY: this machine has no NVIDIA GPU; a recorded node {} judged instead. This certifies NO HARDWARE."
@@ -37,17 +40,39 @@ def traces(root: Path = Path("/")) -> list[str]:
     return [*found, *([tool] if tool else [])]
 
 
-def _run(command: list[str], *, asked: bool) -> int:
+def _run(command: list[str], *, asked: bool, again: str) -> int:
     """Run pytest in a process of its own and wait for it; Ctrl-C reaches it too, and it ends with a certificate."""
     # What pytest finds in ini or PYTEST_ADDOPTS may expect hardware: a site file, and beside a replay that nobody asked
     # for a profile. The plug-in refuses the replay then.
-    environment = {**os.environ, "GPUREADY_UNASKED_REPLAY": "site" if asked else "site, profile"}
+    environment = {
+        **os.environ,
+        "GPUREADY_UNASKED_REPLAY": "site" if asked else "site, profile",
+        "GPUREADY_DEFAULT_LEVEL": str(LEVEL),
+        "GPUREADY_AGAIN": again,
+    }
     with subprocess.Popen(command, env=environment) as process:
         while True:
             try:
                 return process.wait()
             except KeyboardInterrupt:
                 continue
+
+
+def _again(arguments: Sequence[str], *, by_make: bool) -> str:
+    """The command that asks the same again, as a person types it: neither a replay nor a recording made anew."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--gpuready-replay")
+    parser.add_argument("--gpuready-record")
+    left = parser.parse_known_args(list(arguments))[1]
+    if not by_make:
+        return shlex.join([sys.executable, "-m", "pytest_gpuready.accept", *left])
+    given = shlex.quote(shlex.join(left)).replace("$", "$$")
+    return f"make accept ARGS={given}" if left else "make accept"
+
+
+def _written(page: Path) -> tuple[int, int] | None:
+    """What tells one writing of a file from another; None where there is none."""
+    return (page.stat().st_ino, page.stat().st_mtime_ns) if page.is_file() else None
 
 
 def _given(arguments: Sequence[str], option: str) -> bool:
@@ -80,14 +105,17 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
     if asked and hardware:
         print(f"INCOMPLETE: expected to accept this machine, found a replay asked for while {hardware[0]} is here")
         return 20
-    if not os.environ.get("GPUREADY_ANNOUNCED"):
+    by_make = bool(os.environ.get("GPUREADY_ANNOUNCED"))
+    if not by_make:
         print(first, flush=True)
-    started = time.time() - 1  # file systems round times
-    command = [sys.executable, "-m", "pytest", "--pyargs", "pytest_gpuready.suites", "-m", "level2", *_PLAIN]
-    code = _run([*command, *replay, *site, *arguments], asked=asked)
+    # The level of a site file counts: only where there is none is one asked for in words.
+    level = [] if site or _given(arguments, "--gpuready-site") else ["-m", f"level{LEVEL}"]
+    command = [sys.executable, "-m", "pytest", "--pyargs", "pytest_gpuready.suites", *level, *_PLAIN]
     page = Path(_out(arguments), "certificate.html").resolve()
-    written = page.is_file() and page.stat().st_mtime >= started
-    print(f"certificate: {page}" if written else f"no certificate was written to {page.parent}", flush=True)
+    before = _written(page)
+    code = _run([*command, *replay, *site, *arguments], asked=asked, again=_again(arguments, by_make=by_make))
+    written = _written(page) not in (None, before)
+    print(f"certificate: {page}" if written else f"this run wrote no certificate to {page.parent}", flush=True)
     if not hardware and written:
         print(_REPLAY.format("was"), flush=True)
     return code

@@ -59,11 +59,15 @@ class Settings:
     level: int | None = None
     named_level: int = 0
     """The highest level that another marker expression names: the run aims at least that high."""
+    default_level: int = 0
+    """The level to aim at where neither the person nor the site file names one; 0: the highest that applies."""
     burn: str = ""
     """How long a soak is asked for, "4h"; "" for none."""
     command: str = "pytest"
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     joined: bool = False
+    only_collected: bool = False
+    """Nothing is measured but the inventory, so nobody else is kept from the node."""
 
 
 class Acceptance:
@@ -81,7 +85,7 @@ class Acceptance:
         declared = settings.site or (transport.site if isinstance(transport, Replay) else None)
         self.site: Site | None = load_site(declared) if declared else None
         name = self._node_name(transport)
-        local = not isinstance(transport, Replay) and not settings.joined
+        local = not isinstance(transport, Replay) and not settings.joined and not settings.only_collected
         self._lease = Lease(default_path(), node=name, out=settings.out) if local else None
         try:
             self._open(transport, name)
@@ -154,7 +158,7 @@ class Acceptance:
 
     def header(self) -> list[str]:
         """What is about to be tested, in a few lines of ASCII."""
-        node = self.inventory.nodes[0]
+        node, settings = self.inventory.nodes[0], self.settings
         found = [slot.gpu for slot in node.slots if slot.gpu]
         basis = {
             "replay": f"BASIS REPLAY of {self.basis_note}, CERTIFIES NO HARDWARE",
@@ -169,7 +173,9 @@ class Acceptance:
             f"driver {node.driver or 'unknown'}, CUDA {node.cuda or 'unknown'}; "
             f"{len(clauses)} clauses on {sum(len(self.inventory.parts(c.per)) for c in clauses)} parts",
             *(f"assumed: {text}" for text in self.inventory.assumptions),
-            f"out {self.run.out}/ ({'continued' if self.run.continued else 'new'})",
+            "only collected: nothing is measured and nothing is written"
+            if settings.only_collected
+            else f"out {self.run.out}/ ({'continued' if self.run.continued else 'new'})",
         ]
         minutes = self._long_s() / 60
         if minutes >= 1 and self.basis != "replay":
@@ -241,7 +247,7 @@ class Acceptance:
         self._probes += [AfterProbe(level, self.profile) for level in LOADED_LEVELS]
         self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)
         self.basis, self.basis_note = self._basis(transport)
-        default = site.level if site and site.level else self._highest_level()
+        default = site.level if site and site.level else settings.default_level or self._highest_level()
         self.level = settings.level or max(default, settings.named_level)
         self.findings = Findings(store=store, probes=self._probes, profile=self.profile, inventory=self.inventory)
         self._assume(*self._differences(name))

@@ -6,10 +6,11 @@ the store again.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import re
-import shlex
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,10 +18,12 @@ from pathlib import Path
 import pytest
 
 from pytest_gpuready.acceptance import Acceptance, Settings
+from pytest_gpuready.again import command_again
 from pytest_gpuready.certificate.build import Record
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
 from pytest_gpuready.certificate.lines import finding_line, one_line
 from pytest_gpuready.certificate.summary import finding_block, summary_lines
+from pytest_gpuready.certificate.words import STOPPED
 from pytest_gpuready.errors import GpuReadyError, LeaseError, OutOfSpec, StoreError
 from pytest_gpuready.judge import Found
 from pytest_gpuready.model import Clause, Outcome, Part, Verdict
@@ -31,6 +34,8 @@ from pytest_gpuready.transport.replay import BUILT_IN
 
 INCOMPLETE = 20
 USAGE = 4
+DEFAULT_LEVEL = "GPUREADY_DEFAULT_LEVEL"
+"""Environment variable of whoever started pytest: the level where neither -m nor the site file names one."""
 CLAUSE = pytest.StashKey[Clause]()
 VERDICT = pytest.StashKey[Verdict]()
 BLOCKED = pytest.StashKey[str]()
@@ -58,7 +63,11 @@ def open_driving(config: pytest.Config, level: int | None) -> Driving:
             "with -n, expected -m levelN, a --gpuready option or a gpuready ini value, found none; "
             "the controlling process has to open the run"
         )
-    settings = _settings(config, level)
+    unknown = _unknown_level(config)
+    if unknown:
+        pytest.exit(f"gpuready: -m {unknown}: levels are 1 to 4", USAGE)
+    folder = tempfile.TemporaryDirectory(prefix="gpuready-") if config.option.collectonly else None
+    settings = _settings(config, level, Path(folder.name) / "collected" if folder else None)
     forbids = os.environ.get("GPUREADY_UNASKED_REPLAY", "").split(", ")
     promised = next((named for name in forbids if (named := getattr(settings, name, None))), None)
     if settings.replay and promised:
@@ -67,7 +76,7 @@ def open_driving(config: pytest.Config, level: int | None) -> Driving:
             INCOMPLETE,
         )
     try:
-        driving = Driving(config, Acceptance(settings, screen_of(config)))
+        driving = Driving(config, Acceptance(settings, screen_of(config)), folder)
     except LeaseError as error:
         pytest.exit(f"gpuready: INCOMPLETE: {error}", INCOMPLETE)
     except GpuReadyError as error:
@@ -78,7 +87,15 @@ def open_driving(config: pytest.Config, level: int | None) -> Driving:
     return driving
 
 
-def _settings(config: pytest.Config, level: int | None) -> Settings:
+def _unknown_level(config: pytest.Config) -> str:
+    """A level that a marker expression names and that does not exist, unless somebody else registered such a mark."""
+    others = {str(line).partition(":")[0].partition("(")[0].strip() for line in config.getini("markers")}
+    named = re.findall(r"\blevel\d+\b", config.option.markexpr or "")
+    return next((name for name in named if name not in others), "")
+
+
+def _settings(config: pytest.Config, level: int | None, folder: Path | None) -> Settings:
+    """What the person asked for. `folder` is where a run lies that only collects: nothing else is written then."""
     option = config.option
     worker = getattr(config, "workerinput", None)
 
@@ -93,26 +110,32 @@ def _settings(config: pytest.Config, level: int | None) -> Settings:
     profile = said("profile")
     local_profile = Path(config.invocation_params.dir, profile)
     return Settings(
-        out=out or Path("gpuready-out"),
+        out=folder or out or Path("gpuready-out"),
         site=path("site"),
         profile=str(local_profile) if profile and local_profile.is_file() else profile,
         replay=replay if not replay or replay in BUILT_IN else str(Path(config.invocation_params.dir, replay)),
-        record=path("record"),
+        record=None if folder else path("record"),
         burn=said("burn"),
         keep_going=bool(option.gpuready_keep_going or config.getini("gpuready_keep_going")),
         level=level,
         named_level=max((int(n) for n in re.findall(r"\blevel([1-4])\b", option.markexpr or "")), default=0),
-        command=shlex.join(["pytest", *(str(a) for a in config.invocation_params.args)]),
+        default_level=int(found.group()) if (found := re.fullmatch("[1-4]", os.environ.get(DEFAULT_LEVEL, ""))) else 0,
+        command=command_again(config),
         versions={name: importlib.metadata.version(name) for name in ("pytest", "nvidia-ml-py")},
         joined=worker is not None,
+        only_collected=folder is not None,
     )
 
 
 class Driving:
     """The open acceptance run and what pytest's tests have said so far."""
 
-    def __init__(self, config: pytest.Config, acceptance: Acceptance) -> None:
+    def __init__(
+        self, config: pytest.Config, acceptance: Acceptance, folder: tempfile.TemporaryDirectory[str] | None
+    ) -> None:
+        """`folder` holds a run that only collects, and goes with it: such a run leaves no certificate."""
         self.acceptance = acceptance
+        self._folder = folder
         self.certificate: Certificate | None = None
         self._config = config
         self._records: dict[tuple[str, str], list[Record]] = defaultdict(list)
@@ -161,6 +184,24 @@ class Driving:
 
     def measured(self, item: pytest.Item, part: Part) -> Found:
         """See the fixture of this name."""
+        __tracebackhide__ = True
+        try:
+            return self._measured(item, part)
+        except KeyboardInterrupt:
+            self._interrupted(item.stash[CLAUSE], part)
+            raise
+
+    def _interrupted(self, clause: Clause, part: Part) -> None:
+        """No test will say it any more: what was measured just now, for this clause and others, has no verdict."""
+        acceptance = self.acceptance
+        metrics, parts = acceptance.findings.measured_with(clause.metric, part)
+        for other in acceptance.profile.up_to(acceptance.level):
+            for near in acceptance.inventory.parts(other.per) if other.metric in metrics else ():
+                if near in parts and (other.id, near.name) not in self._records:
+                    said = Record(outcome=Outcome.NOT_TESTED.value, reason="its measurement was interrupted")
+                    self._records[other.id, near.name].append(said)
+
+    def _measured(self, item: pytest.Item, part: Part) -> Found:
         __tracebackhide__ = True
         acceptance, clause = self.acceptance, item.stash[CLAUSE]
         findings = acceptance.findings
@@ -261,9 +302,14 @@ class Driving:
 
     def finish(self, exit_status: int) -> int:
         """Write the certificate; returns the exit code, which is 0 only for ACCEPTED and never lower than pytest's."""
+        if self._folder:
+            self.acceptance.close()
+            with contextlib.suppress(OSError):
+                self._folder.cleanup()
+            return exit_status
         blockers = []
         if exit_status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            blockers.append(f"pytest ended with code {exit_status}: {_PYTEST_CODES.get(exit_status, 'stopped early')}")
+            blockers.append(f"{STOPPED}{exit_status}: {_PYTEST_CODES.get(exit_status, 'stopped early')}")
         try:
             self.certificate = self.acceptance.conclude(self._records, finished=True, blockers=blockers)
         except StoreError as error:
@@ -285,7 +331,8 @@ class Driving:
     def look_back(self, code: int) -> int:
         """Behind all other plug-ins: raw output that one of them took away is there again, or 0 becomes INCOMPLETE."""
         try:
-            self.acceptance.run.store.restore_evidence()
+            if not self._folder:
+                self.acceptance.run.store.restore_evidence()
         except StoreError:
             return code or INCOMPLETE
         return code
@@ -326,7 +373,7 @@ class Driving:
 
 
 _PYTEST_CODES = {
-    2: "interrupted",
+    2: "the run was interrupted",
     3: "internal error",
     4: "usage error",
     5: "no test was collected",

@@ -73,6 +73,8 @@ def test_ctrl_c_ends_dcgmi_and_keeps_what_was_known(live: Path) -> None:
     assert found[""]["judged"] == "INCOMPLETE"
     assert set(found["DCGM-5"].values()) == {"PASS"}
     assert not {"PASS", "FAIL"} & set(found["DCGM-6"].values())
+    assert "pytest ended with code 2: the run was interrupted" in output
+    assert "DCGM-6 NOT TESTED on GPU 0 to 7: its measurement was interrupted" in output
     assert not (live / "bin/diag-is-running").exists(), "its diagnostic still runs in the host engine"
     stored = json.loads((live / "gpuready-out/store/dcgm-pcie@node01.json").read_text())
     assert "killed by a signal" in json.dumps(stored), "what dcgmi said on its way out is evidence"

@@ -32,7 +32,6 @@ def test_the_whole_replay_would_be_accepted(accept: Accept) -> None:
         ("-k", "nothing_has_this_name"),
         ("--rootdir", str(SUITES.parent), "--deselect", "suites/test_gpu_health.py::test_present"),
         ("--ignore", f"{SUITES}/test_nvlink.py"),
-        ("--collect-only",),
         ("--setup-plan",),
         ("--maxfail", "1", "-k", "PCIE or pcie"),
     ],

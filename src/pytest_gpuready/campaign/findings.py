@@ -94,6 +94,13 @@ class Findings:
             return f"excluded by the site file: {clause.excluded}"
         return clause.not_applicable or applies(clause, node)
 
+    def measured_with(self, metric: str, part: Part) -> tuple[tuple[str, ...], tuple[Part, ...]]:
+        """All metrics and parts that the measurement of this metric on this part answers."""
+        node, probe = self.inventory.node(part.node), self._probe_of.get(metric)
+        if probe is None or part in probe.scopes(node):
+            return probe.metrics if probe else (metric,), (part,)
+        return probe.metrics, (node.part, *(slot.part for slot in node.slots))
+
     def peers(self, metric: str, part: Part) -> dict[str, Value]:
         """Values of a metric on all parts of the same kind on this node, as far as they are stored."""
         node = self.inventory.node(part.node)
