@@ -67,7 +67,7 @@ def test_every_remedy_of_dcgm_is_an_advice(remedy: str) -> None:
 def test_the_package_of_a_test_is_named(test) -> None:
     """Closed plug-ins come with the proprietary package, the others with that of a CUDA version."""
     closed = test.name in ("memory_bandwidth", "pulse_test", "eud", "cpu_eud")
-    assert package_of(test).startswith("datacenter-gpu-manager-4-" + ("proprietary" if closed else "cuda"))
+    assert package_of(test.name).startswith("datacenter-gpu-manager-4-" + ("proprietary" if closed else "cuda"))
 
 
 def test_a_missing_plug_in_names_its_package(tmp_path) -> None:

@@ -35,10 +35,10 @@ def test_one_reason_on_several_parts_is_one_finding() -> None:
 
 
 def test_two_reasons_are_two_findings() -> None:
-    """Reasons that differ otherwise stay apart, each as it was given."""
+    """Reasons that differ otherwise stay apart; the part is named beside them."""
     said = {"node01/gpu0": "node01 GPU 0: timed out", "node01/gpu1": "node01 GPU 1: unreadable"}
     found = by_outcome(_with_reasons(samples.accepted(), said), "NOT MEASURED")
-    assert [finding.reason for finding in found] == ["node01 GPU 0: timed out", "node01 GPU 1: unreadable"]
+    assert [finding.reason for finding in found] == ["timed out", "unreadable"]
 
 
 def test_missing_parts_are_one_cause() -> None:

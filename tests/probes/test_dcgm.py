@@ -52,7 +52,7 @@ REAL: tuple[tuple[str, str, int, dict[str, str]], ...] = (
     ("h200x1/memory-while-110GB-held", "memory", 1, {"memory gpu0": "open memory: Skip"}),
     ("h200x1/memtest-8s", "memtest", 1, {"memtest gpu0": "exit code 137"}),
     ("h200x1/sigint-5s", "diagnostic", 1, {"diagnostic gpu0": "killed by a signal"}),
-    ("h200x1/unknown-test", "pulse_test", 1, {"pulse_test gpu0": "not found among possible test choices"}),
+    ("h200x1/unknown-test", "pulse_test", 1, {"pulse_test gpu0": "plug-in package is missing"}),
     (
         "h200x1/r1-json-host-absent",
         SOFTWARE,

@@ -61,9 +61,8 @@ class Finding:
 
     @property
     def reason(self) -> str:
-        """The cause, or what the cells say; the name of the part in front of it goes where there are several."""
-        own = f"{self.worst.label}: " if len(self.parts) > 1 else ""
-        return self.cause or self.worst.reason.removeprefix(own)
+        """The cause, or what the cells say, without the part's name in front: whoever shows it names the parts."""
+        return self.cause or self.worst.reason.removeprefix(f"{self.worst.label}: ")
 
     @property
     def action(self) -> str:

@@ -132,8 +132,8 @@ def _doubts(run: DiagRun, doc: AroundDoc, parts: Sequence[PartResult], test: Dcg
     if run.runtime_errors:
         said = run.runtime_errors[0]
         suspect, remedy = reason(said)
-        if reason(said) == NO_SUCH_TEST:
-            suspect, remedy = f"no {test.name} here, its plug-in package is missing", f"install {package_of(test)}"
+        if (suspect, remedy) == NO_SUCH_TEST:  # DCGM's own words name no package
+            yield f"expected {test.name}, found that its plug-in package is missing; install {package_of(test.name)}"
         yield f"expected results, found none: {suspect} (dcgmi: {said[:240]!r}); {remedy}"
     if doc.ended_early:
         yield f"expected dcgmi diag to end by itself, found it running after {doc.seconds:.0f} s; read nvvs.log"
@@ -240,7 +240,8 @@ def _said(parts: Sequence[PartResult], ours: Sequence[PartResult], doubt: str, n
     if unmeasured:
         return Said(open=_cut("; ".join(dict.fromkeys(_told(p) for p in unmeasured))))
     if not ours:
-        return Said(open=f"expected a result of {name}, found none (its plug-in may be missing, or it did not run)")
+        none = f"expected a result of {name}, found none (its plug-in may be missing, or it did not run)"
+        return Said(open=f"{none}; install {package_of(name)}, or read nvvs.log")
     info = tuple(" ".join(text.split()) for p in ours for text in p.info)
     return Said(open="", detail=_cut("; ".join(info)), info=info)
 

@@ -65,9 +65,9 @@ BURN = Source(kind="declared", cite="--gpuready-burn")
 DEFAULT = Source(kind="rule", cite="the default of DCGM 4.6.0")
 
 
-def package_of(test: DcgmTest) -> str:
+def package_of(test: str) -> str:
     """The package that brings the plug-in of a test."""
-    return f"datacenter-gpu-manager-4-{'proprietary' if test.name in CLOSED else 'cuda13 (or that of its CUDA)'}"
+    return f"datacenter-gpu-manager-4-{'proprietary' if test in CLOSED else 'cuda13 (or that of its CUDA)'}"
 
 
 def given(test: DcgmTest, node: Node, profile: Profile, burn_s: float) -> tuple[Parameter, ...]:
