@@ -157,3 +157,41 @@ def test_a_damaged_file_loads_or_is_an_inventory_error(site_of: SiteOf, at: int,
     except InventoryError:
         return
     assert site.name == "site.yaml"
+
+
+MUCH = """site: 1
+profile: h200-sxm
+nodes:
+  a: {gpus: 80000}
+  b: {gpus: [{bdf: "0000:19:00.0"}, {bdf: "19:00.0"}]}
+exclude:
+  - {clause: NOPE-1, reason: agreed}
+  - {clause: GPU-19, reason: agreed}
+  - {clause: GPU-19, reason: agreed}
+"""
+
+
+@pytest.mark.parametrize("more", ["", "colour: blue\n"])
+def test_one_error_hides_no_other(site_of: SiteOf, more: str) -> None:
+    """A number out of bounds, a GPU twice, a clause twice and one that the profile lacks are all told, a line each."""
+    with pytest.raises(InventoryError) as caught:
+        site_of(MUCH + more)
+    said = str(caught.value).splitlines()
+    for line, words in (
+        (4, "expected 1 to 256, found 80000"),
+        (5, "found 0000:19:00.0 twice"),
+        (9, "expected every clause once, found 'GPU-19' twice"),
+        (7, "expected a clause of the profile h200-sxm, found 'NOPE-1'"),
+        *([(10, "found the key 'colour'")] if more else []),
+    ):
+        assert [one for one in said if f" line {line} " in one and words in one], (line, words, said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["site: 2\nnodes: 5\n", "- 1\n", "site: 1\nnodes: {a: 5}\nprofile: 7\n", "site: 1\nlevel: 9\nprofile: none-such\n"],
+)
+def test_a_file_of_which_little_fits_is_still_lines(site_of: SiteOf, text: str) -> None:
+    """Whatever does not fit is told as errors of the file, and nothing breaks on the rest of it."""
+    with pytest.raises(InventoryError, match=r" line \d+ \$"):
+        site_of(text)

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from pytest_gpuready.errors import InventoryError
+from pytest_gpuready import profiles
+from pytest_gpuready.errors import InventoryError, ProfileError
 from pytest_gpuready.inventory.found import bdf_of
 from pytest_gpuready.model import Clause, Profile
 from pytest_gpuready.parse.yaml_file import Path_, YamlFile, nearest, one_line, read_yaml, shown
@@ -141,18 +142,47 @@ def load_site(path: Path) -> Site:
     """The site file at this path.
 
     Raises:
-        InventoryError: one line for everything that is wrong with it.
+        InventoryError: one line for everything that is wrong with it, by itself or against the profile that it names.
     """
     file = read_yaml(path, InventoryError)
-    wrong = shape_findings(file, SiteEntry)
-    if wrong:
-        raise InventoryError("\n".join(str(found) for found in wrong))
-    entry = to_struct(file.data, SiteEntry)
-    lines: list[str] = []
+    lines = [str(found) for found in shape_findings(file, SiteEntry)]
+    entry = to_struct(_what_fits(file) if lines else file.data, SiteEntry)
     nodes = tuple(_node(file, name, node, lines) for name, node in entry.nodes.items())
     _duplicates(file, entry, lines)
+    site = _site(file, entry, nodes)
     if lines:
-        raise InventoryError("\n".join(lines))
+        raise InventoryError("\n".join([*lines, *_against_profile(site)]))
+    return site
+
+
+def _what_fits(file: YamlFile) -> dict[str, Any]:
+    """The parts of a file that can be read: one that cannot hides nothing about the others."""
+
+    def fits(key: str, value: object) -> bool:
+        return not shape_findings(file, SiteEntry, {"site": 1, key: value})
+
+    data = file.data if isinstance(file.data, dict) else {}
+    kept = {key: value for key, value in data.items() if key == "nodes" or fits(key, value)}
+    nodes = kept.pop("nodes", None)
+    if isinstance(nodes, dict):
+        kept["nodes"] = {name: node for name, node in nodes.items() if fits("nodes", {name: node})}
+    return {**kept, "site": 1}
+
+
+def _against_profile(site: Site) -> list[str]:
+    """What a file that is wrong already says against the profile that it names."""
+    if not site.profile:
+        return []
+    if unknown := profiles.unknown(site.profile):
+        return [site.wrong(("profile",), unknown)]
+    try:
+        profile = profiles.load(site.profile, relative_to=site.directory)
+    except ProfileError as error:
+        return [str(error)]
+    return [line for line in (*contradictions(site, profile), level_unknown(site, profile)) if line]
+
+
+def _site(file: YamlFile, entry: SiteEntry, nodes: tuple[DeclaredNode, ...]) -> Site:
     return Site(
         name=file.name,
         sha256=file.sha256,
