@@ -17,7 +17,7 @@ def unanswered(given: Given, tool: str, answers: Collection[str], *, sysctls: bo
         Finding(
             metric=key,
             outcome="not-measured",
-            expected=_shown(given, key),
+            expected=given.expect.told(key),
             source=given.expect.source,
             suspect=f"{tool} does not answer this",
             advice="audit the output of a tool that does",
@@ -25,10 +25,6 @@ def unanswered(given: Given, tool: str, answers: Collection[str], *, sysctls: bo
         for key in tuple(given.expect.keys())
         if key not in answers and not (sysctls and key in given.expect.sysctls())
     ]
-
-
-def _shown(given: Given, key: str) -> str:
-    return given.expect.sysctls().get(key, "as asked")
 
 
 def ended_badly(given: Given, metric: str, *, normal: Collection[int] = (0,)) -> list[Finding]:

@@ -65,6 +65,7 @@ VOCABULARY: dict[str, str] = {
 }
 """Key -> kind of value. Beside these, any sysctl name (dotted or slashed) takes a value, <=N or >=N."""
 
+_UNITS = {"_gb_per_s": "GB/s", "_gbit_per_s": "Gb/s"}
 _SYSCTL = re.compile(r"[a-z][a-z0-9_-]*([./][a-z0-9_*-]+)+")
 
 
@@ -130,6 +131,13 @@ class Expectations:
         """Where the expectation of this name comes from: who gave it, or the profile that promises it."""
         return self._promised[key].source if key in self._promised else self.source
 
+    def told(self, key: str) -> str:
+        """What was given under this name, to show: with the unit that the name ends with."""
+        value = self._values[key]
+        text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        unit = next((unit for end, unit in _UNITS.items() if key.endswith(end)), "")
+        return f"{text} {unit}".strip()
+
     def sysctls(self) -> dict[str, str]:
         """Sysctl names that were given, with the expected value as text ("10", "<=10")."""
         return {k: str(v) for k, v in self._values.items() if k not in VOCABULARY}
@@ -170,14 +178,18 @@ def from_options(options: list[str]) -> Expectations:
     """From `--expect KEY=VALUE` words; a value is JSON where it reads as JSON, else text.
 
     Raises:
-        ExpectError: a word has no `=`, or as in `Expectations`.
+        ExpectError: a word has no `=`, a key has two values, or as in `Expectations`.
     """
     values: dict[str, Any] = {}
     for option in options:
         key, equals, text = option.partition("=")
         if not equals:
             raise ExpectError(f"--expect: expected KEY=VALUE, found {option!r}; write --expect {option}=...")
-        values[key.strip()] = _json_or_text(text.strip())
+        name, value = key.strip(), _json_or_text(text.strip())
+        if name in values and values[name] != value:
+            found = f"{str(values[name])[:80]!r} and {str(value)[:80]!r}"
+            raise ExpectError(f"--expect {name}: expected one value, found {found}; give one of them")
+        values[name] = value
     return Expectations(values, source="--expect")
 
 

@@ -6,6 +6,7 @@ from pytest_gpuready.audit.report import Finding, InputReport, Report
 
 _ORDER = ("fail", "not-measured", "marginal", "observed", "not-applicable", "pass")
 _LINE_AT_MOST = 600
+_NAMED_AT_MOST = 8
 
 
 def text(report: Report) -> str:
@@ -13,7 +14,12 @@ def text(report: Report) -> str:
     lines: list[str] = []
     for entry in report.inputs:
         lines += [*_input(entry), ""]
-    lines.append(f"audit: {report.outcome.upper()}, {len(report.inputs)} input{'s' if len(report.inputs) != 1 else ''}")
+    last = f"audit: {report.outcome.upper()}, {len(report.inputs)} input{'s' if len(report.inputs) != 1 else ''}"
+    open_ = [entry.path for entry in report.inputs if entry.outcome == "not-measured"]
+    if open_ and len(report.inputs) > 1:
+        more = f" and {len(open_) - _NAMED_AT_MOST} more" if len(open_) > _NAMED_AT_MOST else ""
+        last += f"; not measured: {', '.join(open_[:_NAMED_AT_MOST])}{more}"
+    lines.append(_plain(last))
     return "\n".join(lines) + "\n"
 
 

@@ -294,7 +294,7 @@ class SmiReading:
                 Finding(
                     metric=name if cuda else metric,
                     outcome="not-measured",
-                    expected=f"{name} {self._value(name)}".strip(),
+                    expected=self._expect.told(name),
                     source=self._expect.source,
                     suspect="nothing in this text answers it",
                 )
@@ -305,22 +305,13 @@ class SmiReading:
                 Finding(metric=f"{own}readable", outcome="not-measured", suspect=f"no {own[:-1]} lines in the text")
             )
 
-    def _value(self, name: str) -> str:
-        numbers = [v for v in (self._plain(name),) if v is not None]
-        return str(numbers[0]) if numbers else ""
-
-    def _plain(self, name: str) -> object:
-        for ask in (self._expect.count, self._expect.text, self._expect.flag, self._expect.list):
-            try:
-                return ask(name)
-            except KeyError:
-                continue
-        return None
-
     def _covered(self) -> Iterator[str]:
         yield from self._open
         if {"xml", "q", "table", "csv"} & self._kinds:
             yield "load: one look says nothing about bandwidth, throttling or errors under load"
+            told = {f.metric for f in self._findings}
+            if "gpu.ecc" in told and "gpu.ecc_aggregate" not in told:
+                yield "ECC errors over the life of the board (aggregate): this text counts since the last boot only"
             if self._expected() is None:
                 yield "absent GPUs: nvidia-smi does not list a GPU that left the bus; give expected_gpus"
         if "nvlink status" in self._kinds:

@@ -53,7 +53,7 @@ def unanswered(expect: Expectations, handled: tuple[str, ...], tool: str) -> lis
         Finding(
             metric=key,
             outcome="not-measured",
-            expected=f"{key} as given",
+            expected=expect.told(key),
             source=expect.source,
             suspect=f"{tool} does not answer this",
             advice="give the output of a tool that does",
@@ -143,7 +143,8 @@ def _gpus(run: DiagRun, expect: Expectations, asked: Asked, *, elsewhere: bool) 
         outcome, suspect = "not-measured", f"the command chose GPUs: {wanted - found} of them were not tested"
     elif found != wanted:
         seen = sorted(run.passes[0].gpu_numbers())
-        suspect = f"GPUs absent from DCGM (it sees {', '.join(map(str, seen))})" if found < wanted else "more GPUs"
+        named = f": GPU {', '.join(map(str, seen))}" if seen else ""
+        suspect = f"GPUs absent from DCGM (it sees {found}{named})" if found < wanted else "more GPUs"
         advice = "compare with lspci and nvidia-smi -L, read dmesg for Xid 79"
     return [
         Finding(
