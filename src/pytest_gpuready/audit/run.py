@@ -108,9 +108,10 @@ def _read(job: Job, profile: Profile | None) -> InputReport:
     reader = reader_of(job.tool) if job.tool else recognised(given.head())
     if reader is None:
         says = f"no reader for {job.tool}" if job.tool else "no tool's output was recognised in it"
+        advice = "name the tool with --tool"
         if not job.path.stat().st_size:
-            says = "the file is empty"
-        finding = Finding(metric="tool", outcome="not-measured", suspect=says, advice="name the tool with --tool")
+            says, advice = "the file is empty", "take the output again"
+        finding = Finding(metric="tool", outcome="not-measured", suspect=says, advice=advice)
         return InputReport(path=str(job.path), tool=job.tool or "unknown", outcome="not-measured", findings=[finding])
     size = job.path.stat().st_size
     if reader.at_most and size > reader.at_most:
