@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import pytest_gpuready.driving  # noqa: F401 - loaded once for all runs in this process
+from tests.plugin import forked
 
 SUITES = Path(__file__).parents[2] / "suites"
 
@@ -83,6 +84,9 @@ def own_lease(tmp_path_factory: pytest.TempPathFactory) -> str:
     return OWN_LEASE.format(compiled=str(tmp_path_factory.getbasetemp() / "compiled-templates"))
 
 
+_ENDED: dict[tuple[str, ...], Outcome] = {}
+
+
 class Accept:
     """Runs the suites in a folder of its own."""
 
@@ -91,12 +95,20 @@ class Accept:
         self.path = pytester.path
         pytester.makepyfile(own_lease=own_lease)
 
+    def once(self, *arguments: str) -> Outcome:
+        """The ended run with these arguments, made by the first test that asks for it: to be read, never changed."""
+        if arguments not in _ENDED:
+            _ENDED[arguments] = self(*arguments)
+        return _ENDED[arguments]
+
     def __call__(self, *arguments: str, suites: bool = True, plugins: tuple[str, ...] = ()) -> Outcome:
         given = [*arguments, *(["-p", p] for p in ("own_lease", *plugins))]
         flat = [a for item in given for a in ([item] if isinstance(item, str) else item)]
         paths = [str(SUITES)] if suites else []
-        if plugins or "-n" in flat:  # what meddles with the process, or starts others, gets one of its own
+        if "-n" in flat:
             result = self._pytester.runpytest_subprocess(*LIGHT, *flat, *paths, timeout=120)
+        elif plugins:  # what meddles with the process gets one of its own
+            result = forked.run(self.path, *LIGHT, *flat, *paths, timeout_s=120)
         else:
             self._pytester.syspathinsert()
             result = self._pytester.runpytest_inprocess(*LIGHT, *flat, *paths)

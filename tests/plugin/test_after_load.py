@@ -10,7 +10,7 @@ import pytest
 
 from pytest_gpuready.faults.catalogue import FAULTS
 from tests.judged import judged, parts
-from tests.nodes import BDFS, COMPOSED, broken_recording, demo_results, eight_gpus, write_recording
+from tests.nodes import COMPOSED, broken_recording, demo_results, eight_gpus, write_recording
 from tests.plugin.conftest import Accept
 
 LEVEL2 = ("--gpuready-replay", "node", "-m", "level2")
@@ -21,10 +21,11 @@ def stored(out: Path) -> dict[str, int]:
     return {p.stem: p.stat().st_mtime_ns for p in (out / "store").glob("*.json") if p.stem.startswith(("cop", "aft"))}
 
 
-def taken_last(out: Path) -> bool:
+def taken_last(out: Path, *, gpus: int) -> bool:
+    """True where the look stands behind the copies of each GPU and those of all together."""
     times = stored(out)
     last = times.pop("after-2@node01")
-    return len(times) == 9 and all(other <= last for other in times.values())
+    return len(times) == gpus + 1 and all(other <= last for other in times.values())
 
 
 def test_the_suites_take_it_last(accept: Accept) -> None:
@@ -32,7 +33,7 @@ def test_the_suites_take_it_last(accept: Accept) -> None:
     write_recording(accept.path / "node", eight_gpus(), composed=COMPOSED)
     run = accept(*LEVEL2, "-v")
     assert (run.code, run.status) == (0, "ACCEPTED"), run.certificate["why"]
-    assert taken_last(run.out)
+    assert taken_last(run.out, gpus=8)
     tests = [line.split("::")[1].split("[")[0] for line in run.result.outlines if "::test_" in line]
     assert set(tests[-9:]) == {"test_gpu_after_level_2", "test_node_after_level_2"}
 
@@ -48,10 +49,9 @@ def test_in_any_order(accept: Accept, pytester: pytest.Pytester, arguments: tupl
             items.reverse()
         """
     )
-    write_recording(accept.path / "node", eight_gpus(), composed=COMPOSED)
-    run = accept(*LEVEL2, *arguments, plugins=("reversing",))
+    run = accept("--gpuready-replay", "demo", "-m", "level2", *arguments, plugins=("reversing",))
     assert (run.code, run.status) == (0, "ACCEPTED"), run.certificate["why"]
-    assert taken_last(run.out)
+    assert taken_last(run.out, gpus=2)
 
 
 def test_a_continued_run_looks_again(accept: Accept) -> None:
@@ -140,21 +140,20 @@ def test_a_level_of_which_only_the_look_is_left_is_not_accepted(accept: Accept) 
 
 def test_keep_going_looks_after_the_load_of_a_node_that_failed(accept: Accept) -> None:
     """With keep_going the load is taken beyond a failed gate, and so is the look after it."""
-    results = eight_gpus()
     made = []
-    for result in results:
+    for result in demo_results():
         document = json.loads(result.stdout)
         if document["probe"] == "nvml":
-            next(g for g in document["data"]["gpus"] if g["bdf"] == BDFS[3])["remap_pending"] = 1
+            document["data"]["gpus"][1]["remap_pending"] = 1
         made.append(dataclasses.replace(result, stdout=json.dumps(document)))
-    write_recording(accept.path / "node", made, composed=COMPOSED)
+    write_recording(accept.path / "node", made, gpus="2")
     blocked = accept(*LEVEL2, "--gpuready-out", "blocked")
     assert blocked.code == 1
     assert not (accept.path / "blocked" / "store" / "after-2@node01.json").exists()
     run = accept(*LEVEL2, "--gpuready-keep-going")
-    assert run.cells("FAIL") == {"GPU-12": (3,)}
-    assert run.cells("PASS")["AFTER-1"] == tuple(range(8))
-    assert taken_last(run.out)
+    assert run.cells("FAIL") == {"GPU-12": (1,)}
+    assert run.cells("PASS")["AFTER-1"] == (0, 1)
+    assert taken_last(run.out, gpus=2)
 
 
 def test_the_log_after_the_load_stands_beside_the_finding(tmp_path: Path) -> None:

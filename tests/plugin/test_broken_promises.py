@@ -124,7 +124,7 @@ def test_another_plugins_exit_code_stays(accept: Accept, pytester: pytest.Pytest
             session.exitstatus = 7
         """
     )
-    assert accept("--gpuready-replay", "demo", "-m", "level2", plugins=("strict",)).code == 7
+    assert accept("--gpuready-replay", "demo", "-m", "level1", plugins=("strict",)).code == 7
 
 
 LOWERING = """
@@ -209,8 +209,8 @@ def test_a_recording_is_made_once(accept: Accept) -> None:
 
 def test_a_failed_start_names_the_older_certificate(accept: Accept) -> None:
     """Where a run cannot start, the line says that the certificate lying there is an earlier run's."""
-    accept("--gpuready-replay", "demo", "-m", "level2")
-    run = accept("--gpuready-replay", "demo", "-m", "level2", "--gpuready-profile", "no-such-profile")
+    accept("--gpuready-replay", "demo", "-m", "level1")
+    run = accept("--gpuready-replay", "demo", "-m", "level1", "--gpuready-profile", "no-such-profile")
     assert run.code == 4
     assert "is of an earlier run" in run.result.stdout.str() + run.result.stderr.str()
 
@@ -236,7 +236,7 @@ def test_a_site_file_forbids_the_automatic_replay(
 ) -> None:
     """`make accept` with a site file on a machine without GPUs asks that machine: exit 20, no replay."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "site.yaml").write_text("site: 1\nprofile: h200-sxm\nnodes: {node07: {gpus: 8}}\n")
+    (tmp_path / "site.yaml").write_text("site: 1\nprofile: h200-sxm\nnodes: {node07: {gpus: 1}}\n")
     (tmp_path / "own_lease.py").write_text(own_lease)
     command = [sys.executable, "-m", "pytest_gpuready.accept", *LIGHT, "-p", "own_lease"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

@@ -18,7 +18,7 @@ REPLAY = ("--gpuready-replay", "demo", "-m", "level2")
 
 def test_the_whole_replay_would_be_accepted(accept: Accept) -> None:
     """The yardstick of this file: untouched, the demo node would be ACCEPTED and exits 0, and says REPLAY."""
-    run = accept(*REPLAY)
+    run = accept.once(*REPLAY)
     assert (run.code, run.status, run.certificate["basis"]) == (0, "ACCEPTED", "replay")
     assert run.certificate["verdict"] == "REPLAY: would be ACCEPTED"
     run.result.stdout.fnmatch_lines(["*REPLAY*certifies no hardware*", "REPLAY*would be ACCEPTED*"])
@@ -39,7 +39,7 @@ def test_the_whole_replay_would_be_accepted(accept: Accept) -> None:
 )
 def test_a_selection_is_not_an_acceptance(accept: Accept, arguments: tuple[str, ...]) -> None:
     """Whatever is left out has no verdict: INCOMPLETE, never exit 0."""
-    run = accept(*REPLAY, *arguments)
+    run = accept.once(*REPLAY, *arguments)
     assert run.code != 0
     assert run.status == "INCOMPLETE"
     assert run.cells("NOT TESTED")
@@ -235,7 +235,7 @@ SLOW = """
 def test_a_run_that_is_killed_says_incomplete(accept: Accept, pytester: pytest.Pytester, signum: int) -> None:
     """At every moment before the end, and after a killed run, the certificate on disk says INCOMPLETE."""
     pytester.makepyfile(slow=SLOW)
-    accept(*REPLAY)
+    accept(*REPLAY[:2], "-m", "level1")
     command = [sys.executable, "-m", "pytest", *LIGHT, "-p", "own_lease", "-p", "slow", *REPLAY, str(SUITES)]
     environment = {**os.environ, "PYTHONPATH": str(accept.path)}
     process = subprocess.Popen(

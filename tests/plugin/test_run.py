@@ -17,6 +17,7 @@ from tests.nodes import demo_results, write_recording
 from tests.plugin.conftest import Accept
 
 REPLAY = ("--gpuready-replay", "demo", "-m", "level2")
+SHARED = (*REPLAY, "-n", "2", "--junitxml", "own.xml")
 SCHEMA = Path(__file__).parents[2] / "src" / "pytest_gpuready" / "certificate" / "schema-1.json"
 XSD = Path(__file__).parents[1] / "data" / "junit.xsd"
 
@@ -29,23 +30,21 @@ def comparable(certificate: dict[str, Any]) -> dict[str, Any]:
 
 def test_workers_change_nothing(accept: Accept) -> None:
     """With -n 2 the certificate is the same but for times."""
-    alone = accept(*REPLAY, "--gpuready-out", "alone")
-    shared = accept(*REPLAY, "--gpuready-out", "shared", "-n", "2")
+    alone, shared = accept.once(*REPLAY), accept.once(*SHARED)
     assert (alone.code, shared.code) == (0, 0)
-    documents = [json.loads((accept.path / n / "certificate.json").read_text()) for n in ("alone", "shared")]
-    assert comparable(documents[0]) == comparable(documents[1])
+    assert comparable(alone.certificate) == comparable(shared.certificate)
 
 
 def test_workers_need_a_run_that_is_open(accept: Accept) -> None:
     """Clauses under -n without a level or option are an error, not a set of runs."""
-    run = accept("-n", "2")
+    run = accept("-n", "1")
     assert run.code not in (0, 20)
     assert not run.out.exists()
 
 
 def test_an_ini_value_opens_the_run_for_workers(accept: Accept) -> None:
     """Under -n a profile named in ini is asked for as one on the command line is: the controller opens the run."""
-    run = accept("-n", "2", "-o", "gpuready_profile=h200-sxm", "-k", "present")
+    run = accept("-n", "1", "-o", "gpuready_profile=h200-sxm", "-k", "present")
     assert (run.code, run.status) == (20, "INCOMPLETE")
     assert run.certificate["finished"] is True
 
@@ -85,7 +84,7 @@ def test_an_incomplete_run_is_continued(accept: Accept) -> None:
 
 def test_a_finished_run_is_kept_aside(accept: Accept) -> None:
     """An ACCEPTED run is not continued: it is kept as DIR.1, and the next as DIR.2."""
-    numbers = [accept(*REPLAY).certificate["number"] for _ in range(3)]
+    numbers = [accept(*REPLAY[:2], "-m", "level1").certificate["number"] for _ in range(3)]
     kept = [json.loads((accept.path / f"gpuready-out.{n}" / "certificate.json").read_text())["number"] for n in (1, 2)]
     assert kept == numbers[:2]
 
@@ -152,13 +151,13 @@ def test_the_published_schema_is_the_documents(accept: Accept) -> None:
     """schema-1.json is made from the document's types, and a real certificate holds to it."""
     published = json.loads(SCHEMA.read_text())
     assert published == json_schema()
-    run = accept(*REPLAY)
+    run = accept.once(*REPLAY)
     jsonschema.Draft202012Validator(published).validate(run.certificate)
 
 
 def test_junit_holds_to_its_schema_and_is_red_by_omission(accept: Accept) -> None:
     """JUnit validates, counts what it holds, and a run that leaves something out has an error in it."""
-    run = accept(*REPLAY, "-k", "not test_ecc_mode")
+    run = accept.once(*REPLAY, "-k", "not test_present")
     tree = etree.parse(run.out / "junit.xml")
     etree.XMLSchema(etree.parse(XSD)).assertValid(tree)
     root = tree.getroot()
@@ -171,8 +170,7 @@ def test_junit_holds_to_its_schema_and_is_red_by_omission(accept: Accept) -> Non
 
 def test_pytests_own_junit_carries_the_verdicts(accept: Accept) -> None:
     """--junitxml has clause, outcome and limit as properties, FAIL as failure and NOT MEASURED as error."""
-    accept(*REPLAY, "--junitxml", "own.xml", "-n", "2")
-    root = etree.parse(accept.path / "own.xml").getroot()
+    root = etree.parse(accept.once(*SHARED).out.with_name("own.xml")).getroot()
     properties = {p.get("name") for p in root.findall(".//testcase/properties/property")}
     assert {"gpuready.clause", "gpuready.part", "gpuready.outcome", "gpuready.limit"} <= properties
 
