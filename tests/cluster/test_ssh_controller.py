@@ -78,8 +78,11 @@ def test_nobody_is_left_when_the_controller_is_killed(hosts: Hosts, scratch: Pat
         assert gone(*running)
 
 
-def test_nobody_is_left_behind_a_gateway(hosts: Hosts, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SIGKILL of the controller reaches through a gateway, too."""
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT])
+def test_nobody_is_left_behind_a_gateway(
+    hosts: Hosts, scratch: Path, monkeypatch: pytest.MonkeyPatch, signum: signal.Signals
+) -> None:
+    """The end of the controller reaches through a gateway, and so does Ctrl-C."""
     gateway, *names = hosts.names
     ours = socket.gethostname().split(".")[0]
     topology = scratch / "topology.conf"
@@ -89,8 +92,10 @@ def test_nobody_is_left_behind_a_gateway(hosts: Hosts, scratch: Path, monkeypatc
     words = ("sh", "-c", f"echo $$ >{scratch}/$(hostname); sleep 300")
     with controller(hosts, dict.fromkeys(names, words), str(topology)) as process:
         running = [pid_in(scratch / name) for name in names]
-        process.kill()
+        os.killpg(process.pid, signum) if signum == signal.SIGINT else process.kill()
         assert gone(*running)
+        said, _ = process.communicate(timeout=20)
+    assert signum == signal.SIGKILL or said.endswith("interrupted\n")
 
 
 def test_ctrl_c_keeps_what_is_printed_in_the_grace(hosts: Hosts, scratch: Path) -> None:

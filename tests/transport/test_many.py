@@ -168,3 +168,31 @@ def test_without_ssh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TransportError, match="expected ssh on the PATH, found none; install openssh-client"):
         Ssh()
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    """Neither the nodes' settings nor their gateways are guessed where the file that was named is missing."""
+    for name in ("config", "topology"):
+        with pytest.raises(TransportError, match=r"expected a file .*, found no .*none\.conf; correct"):
+            Ssh(**{name: tmp_path / "none.conf"})  # type: ignore[arg-type]
+
+
+def test_a_topology_without_this_host_is_one_line(tmp_path: Path) -> None:
+    """Each node's error names the file of gateways; nothing is reached without it."""
+    (tmp_path / "topology.conf").write_text("[routes]\nnobody: gateway\ngateway: n1\n")
+    told = dict(Ssh(topology=tmp_path / "topology.conf").run_many([sh("n1", "true")]))
+    assert "expected a topology in" in str(told[sh("n1", "true")])
+    assert "that starts at this host" in str(told[sh("n1", "true")])
+
+
+@pytest.mark.parametrize(
+    "names", [("n1", "n01", "n001"), ("fe80::1", "10.0.0.7"), ("a-1.b-02.c", "a-2.b-3.c"), ("7", "x_1")]
+)
+def test_names_come_back_as_they_are(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What ClusterShell calls a node is the name that it was given: each has its own outcome."""
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    told = dict(Ssh().run_many([sh(name, "true") for name in names]))
+    assert {command.node for command in told} == set(names)
+    assert all("found ssh ended with code 255" in str(outcome) for outcome in told.values())

@@ -106,6 +106,8 @@ class FanOut:
             for batch in batches:
                 if self._stop_at is None and self._kill_at is None:
                     self._run(batch)
+        except TransportError as error:
+            why = str(error)
         except Exception as error:
             # Whatever breaks in the engine is a broken transport: it may not end as nodes that nobody hears of.
             why = f"{type(error).__name__}: {error}"

@@ -22,13 +22,16 @@ import binascii
 import io
 import os
 import select
-import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # typing itself is slow to import
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
+else:
+    # What signal adds to it are enumerations; to import them takes a third of the time of a whole keeper.
+    import _signal as signal
 
 CHUNK = 32768
 HELD = 1048576

@@ -74,7 +74,7 @@ class Ssh:
         long what should have ended may take to do so.
 
         Raises:
-            TransportError: ClusterShell or ssh is not installed here.
+            TransportError: ClusterShell or ssh is not installed here, or one of the files is not there.
         """
         if importlib.util.find_spec("ClusterShell") is None:
             raise TransportError(
@@ -82,6 +82,9 @@ class Ssh:
             )
         if shutil.which("ssh") is None:
             raise TransportError("expected ssh on the PATH, found none; install openssh-client")
+        for path in (config, topology):
+            if path is not None and not path.is_file():
+                raise TransportError(f"expected a file for the ssh transport, found no {path}; correct the path")
         self._route = Route(
             ssh="ssh",
             options=(*(("-F", str(config)) if config else ()), *_ALWAYS, *options),
