@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from pytest_gpuready.certificate import words
 from pytest_gpuready.certificate.document import Certificate, PartEntry
-from pytest_gpuready.certificate.findings import Finding, cells
+from pytest_gpuready.certificate.findings import Finding, cells, led
+from pytest_gpuready.certificate.page import FINDINGS_AT_MOST
 from pytest_gpuready.certificate.tables import COLUMNS
 
 DIAGNOSED = ("FAIL", "NOT MEASURED", "UNSTABLE")
@@ -39,11 +40,14 @@ class Diagnosis:
     watch_under: str
     log: tuple[str, ...]
     log_under: str
+    told: bool
+    """True where the finding under the verdict says all of it: no value, no neighbours, no watch, no log."""
 
 
 def diagnoses(certificate: Certificate, found: list[Finding]) -> list[Diagnosis]:
     """One for every failure, unstable value and missing measurement, in the order of the findings."""
     failed = frozenset((clause.metric, part.part) for clause, part in cells(certificate) if part.outcome == "FAIL")
+    page_one = [lead for lead, _ in led(found)[:FINDINGS_AT_MOST]]
     logs: dict[tuple[str, ...], str] = {}
     watches: dict[str, str] = {}
     done = []
@@ -59,11 +63,14 @@ def diagnoses(certificate: Certificate, found: list[Finding]) -> list[Diagnosis]
         located: dict[str, PartEntry] = {}
         for _, part in finding.cells:
             located.setdefault(part.part, part)
+        near = tuple(neighbours(finding, failed))
+        bare = not near and not watched and not log and finding.outcome == "NOT MEASURED"
         done.append(
             Diagnosis(
                 finding=finding,
                 located=tuple(located.values())[:LOCATED_AT_MOST],
-                neighbours=tuple(neighbours(finding, failed)),
+                neighbours=near,
+                told=bare and finding in page_one,
                 watched=() if watch_under else tuple(watched),
                 watch_under=watch_under if watched else "",
                 log=() if log_under else log,

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
 from pytest_gpuready.certificate.words import OPEN, clean, number, part_text, parts_text, rank, said
 
-_BY_REASON = ("NOT MEASURED", "NOT TESTED", "OBSERVED", "HIDDEN", "EXCLUDED")
+_BY_REASON = ("NOT MEASURED", "NOT TESTED", "OBSERVED", "HIDDEN", "EXCLUDED", "NOT APPLICABLE")
 _PRESENT = "gpu.present"
 """The metric whose failure explains why nothing else of the part was measured."""
 

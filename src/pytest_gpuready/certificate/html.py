@@ -207,6 +207,7 @@ def _environment() -> Environment:
         WORDS=words.WORDS,
         OPEN=words.OPEN,
         BOXES=plots.BOXES_AT_MOST,
+        FINDINGS=page.FINDINGS_AT_MOST,
         bullet=plots.bullet,
         boxes=plots.boxes,
         strip=plots.strip,

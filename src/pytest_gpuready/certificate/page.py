@@ -17,6 +17,8 @@ from pytest_gpuready.certificate.words import NBSP
 
 ROWS_AT_MOST = 12
 """Page one holds about twelve promises; more of them are folded where they say the same."""
+FINDINGS_AT_MOST = 12
+"""Findings told in full under the verdict. Up to so many, paper does not tell them again."""
 COMMANDS = ("pytest", "gpuready", "nvidia-smi", "dcgmi", "make")
 
 
@@ -206,7 +208,7 @@ class Fold:
 
 
 def promised(certificate: Certificate, many: bool) -> list[Row | Fold]:
-    """Page one: clauses with a headline; on a page that is not accepted the bad ones first.
+    """Page one: clauses with a headline that apply; on a page that is not accepted the bad ones first.
 
     From ROWS_AT_MOST on, clauses of one suite that only count or compare words and PASS on every part are folded;
     three or more clauses of a suite are folded always where they are excluded, have no verdict, or lack one on missing
@@ -216,6 +218,7 @@ def promised(certificate: Certificate, many: bool) -> list[Row | Fold]:
     rows = [
         row(c, many, headline=True) for suite in certificate.suites for c in suite.clauses if c.headline and c.parts
     ]
+    rows = [one for one in rows if one.outcome != "NOT APPLICABLE"]
     full = len(rows) > ROWS_AT_MOST
     shown: list[Row | Fold] = []
     for suite in certificate.suites:

@@ -92,9 +92,7 @@ def _measured(clause: ClauseEntry, worst: PartEntry | None, figure: str, many: b
         alone = value, unit, words.typo(words.clean(worst.detail or worst.conditions, 120))
         return alone if worst.shown else (f"{len(with_value)} of {len(parts)}", "", f"{who}: no value")
     if equal:
-        as_promised = clause.equals is not None and worst.value == clause.equals and worst.outcome == "PASS"
-        whole = f"{len(parts)} of {len(parts)}"
-        return (whole, "", "") if as_promised else (value, unit, f"on {whole}")
+        return value, unit, f"on {len(parts)} of {len(parts)}"
     if words.number(worst.value) is None and worst.outcome == "FAIL":
         inside = sum(part.outcome in ("PASS", "MARGINAL") for part in parts)
         return f"{inside} of {len(parts)}", "", f"{who}: {value}"

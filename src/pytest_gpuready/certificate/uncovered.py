@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pytest_gpuready.certificate import words
 from pytest_gpuready.certificate.document import Certificate
-from pytest_gpuready.certificate.findings import Finding, by_outcome, cells
-from pytest_gpuready.certificate.page import node_names, sentence
+from pytest_gpuready.certificate.findings import Finding, by_outcome, cells, findings, led
+from pytest_gpuready.certificate.page import FINDINGS_AT_MOST, node_names, sentence
 from pytest_gpuready.certificate.tables import ids_text
 
 LIST_AT_MOST = 8
@@ -20,6 +20,8 @@ class Uncovered:
     title: str
     entries: tuple[tuple[str, str, str], ...]
     more: int = 0
+    told: bool = False
+    """True where the findings under the verdict say all of it."""
 
 
 def exclusions(certificate: Certificate) -> list[tuple[tuple[str, ...], str]]:
@@ -40,10 +42,12 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
     names = node_names(certificate)
     groups: list[Uncovered] = []
 
-    def add(title: str, entries: list[tuple[str, str, str]]) -> None:
+    few = len(led(findings(certificate))) <= FINDINGS_AT_MOST
+
+    def add(title: str, entries: list[tuple[str, str, str]], *, found: bool = False) -> None:
         if entries:
             shown = tuple(entries[:LIST_AT_MOST])
-            groups.append(Uncovered(title=title, entries=shown, more=len(entries) - len(shown)))
+            groups.append(Uncovered(title=title, entries=shown, more=len(entries) - len(shown), told=found and few))
 
     def folded(outcome: str) -> list[tuple[str, str, str]]:
         entries = []
@@ -57,9 +61,9 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
             "The run has not ended",
             [("", "", f"State of {words.time_text(certificate.issued)} UTC; what follows is missing.")],
         )
-    add("Not tested", folded("NOT TESTED"))
-    add("Not measured", folded("NOT MEASURED"))
-    add("Unstable", folded("UNSTABLE"))
+    add("Not tested", folded("NOT TESTED"), found=True)
+    add("Not measured", folded("NOT MEASURED"), found=True)
+    add("Unstable", folded("UNSTABLE"), found=True)
     if certificate.level_asked < 4:
         above = {1: "Levels 2 to 4 were", 2: "Levels 3 and 4 were", 3: "Level 4 was"}.get(
             certificate.level_asked, "Levels 1 to 4 were"
