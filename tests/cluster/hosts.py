@@ -158,3 +158,14 @@ def gone(*pids: int, seconds: float = 20) -> bool:
     while any(map(alive, pids)) and time.monotonic() < end:
         time.sleep(0.02)
     return not any(map(alive, pids))
+
+
+def group(leader: int) -> set[int]:
+    """Who is alive of a process group."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state, _, members, *_ = path.read_text().rpartition(") ")[2].split()
+            if int(members) == leader and state != "Z":
+                found.add(int(path.parent.name))
+    return found

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.hosts import Hosts, alive, gone, pid_in
+from tests.cluster.hosts import Hosts, alive, gone, group, pid_in
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -46,7 +46,7 @@ except KeyboardInterrupt:
 def controller(
     hosts: Hosts, commands: dict[str, tuple[str, ...]], topology: str = "", grace_s: float = 0.2
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs these commands, at the head of a process group as at a terminal."""
+    """A process that runs these commands, at the head of a process group as at a terminal; its ssh end with it."""
     ours = [sys.executable, "-c", CONTROLLER, str(hosts.config), topology, str(grace_s)]
     words = [*ours, *commands, *map(repr, commands.values())]
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
@@ -56,6 +56,7 @@ def controller(
     finally:
         process.kill()
         process.communicate(timeout=20)
+    assert gone(*group(process.pid))
 
 
 def stubborn(pid: Path) -> str:
