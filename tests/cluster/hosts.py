@@ -18,6 +18,7 @@ from pytest_gpuready.transport.ssh import Ssh
 
 SCRIPT = Path(__file__).parent / "netns-hosts.sh"
 INSTALL = "apt-get install -y --no-install-recommends openssh-server iproute2"
+SYSTEM_PATH = ":/usr/sbin:/sbin"
 CLONE_NEWNET = 0x40000000
 
 
@@ -25,7 +26,7 @@ def missing() -> str:
     """Why hosts cannot be started here, as one line; "" where they can."""
     if os.geteuid() != 0:
         return "expected root for hosts in network namespaces, found another user; run the tests as root"
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    path = os.environ.get("PATH", "") + SYSTEM_PATH
     lacking = [tool for tool in ("sshd", "ssh", "ip", "nsenter") if shutil.which(tool, path=path) is None]
     if lacking:
         return f"expected {', '.join(lacking)} for hosts in network namespaces, found none; {INSTALL}"

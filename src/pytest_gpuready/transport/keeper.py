@@ -40,6 +40,9 @@ HELD = 1048576
 FLUSH_S = 10.0
 """How long the controller may take to read what is left when the command has ended."""
 
+NOEXEC_SEAL = 8
+"""Of memfd_create: nobody executes the file. Hardened kernels (vm.memfd_noexec) want to hear it."""
+
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -332,7 +335,11 @@ def carried(size: int, digest: str, oldest: tuple[int, int]) -> str:
     whole = received(size)
     if sys.version_info < oldest:
         raise FailedError(f"Python {sys.version.split()[0]}, older than {oldest[0]}.{oldest[1]}")
-    handle = os.memfd_create("gpuready-" + digest[:16])
+    name = "gpuready-" + digest[:16]
+    try:
+        handle = os.memfd_create(name, os.MFD_CLOEXEC | NOEXEC_SEAL)
+    except OSError:  # a kernel before 6.3
+        handle = os.memfd_create(name)
     with io.FileIO(handle, "r+", closefd=False) as stream:
         view = memoryview(whole)
         while view:
