@@ -31,7 +31,7 @@ def text(element: lxml.html.HtmlElement) -> str:
 
 @pytest.mark.parametrize("sample", [samples.rejected, samples.lost, samples.rack, samples.accepted])
 def test_wide_tables_stack_on_a_phone(sample: Callable[[], Certificate]) -> None:
-    """In every table wider than a phone each value carries the name of its column; it stays a table to be read aloud."""
+    """In every table wider than a phone each value carries its column's name; it stays a table to be read aloud."""
     page = page_of(sample())
     tables = page.xpath("//div[@class='scroll']/table")
     assert tables

@@ -89,7 +89,19 @@ def test_what_was_said_on_ctrl_c_is_recorded(tmp_path: Path, printed: str, kept:
 
 def test_a_changed_parameter_is_named_as_the_reason(tmp_path: Path) -> None:
     """The same test recorded with other parameters is no unknown command, and the reason stands before the words."""
-    base = ("python", "-m", "pytest_gpuready.agent", "around", "0000:19:00.0", "--", "dcgmi", "diag", "-r", "pcie", "-j")
+    base = (
+        "python",
+        "-m",
+        "pytest_gpuready.agent",
+        "around",
+        "0000:19:00.0",
+        "--",
+        "dcgmi",
+        "diag",
+        "-r",
+        "pcie",
+        "-j",
+    )
     known = Command(node="node01", argv=(*base, "-p", "pcie.h2d_d2h_single_pinned.min_bandwidth=45"), timeout_s=5)
     append(tmp_path / "r", [CommandResult(command=known, exit_code=0, stdout="", stderr="", started="", duration_s=1)])
     replay = Replay(tmp_path / "r")
@@ -97,5 +109,7 @@ def test_a_changed_parameter_is_named_as_the_reason(tmp_path: Path) -> None:
         with pytest.raises(TransportError) as caught:
             replay.run(dataclasses.replace(known, argv=argv))
         said = str(caught.value)
-        assert said.startswith("node01: expected a recorded result, found dcgmi diag -r pcie -j in r/ with other parameters")
+        assert said.startswith(
+            "node01: expected a recorded result, found dcgmi diag -r pcie -j in r/ with other parameters"
+        )
         assert said.endswith("the profile or an option has changed the command; record the node again")
