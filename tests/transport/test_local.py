@@ -180,14 +180,15 @@ presses, script, mark = int(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
 
 def press():
     for _ in range(presses):
-        while not mark.exists():
+        while not (mark.exists() and local._running):
             time.sleep(0.01)
         mark.unlink()
         os.kill(os.getpid(), signal.SIGINT)
 
+local = Local()
 threading.Thread(target=press, daemon=True).start()
 try:
-    Local().run(Command(node="n", argv=("sh", "-c", script), timeout_s=60, grace_s=60))
+    local.run(Command(node="n", argv=("sh", "-c", script), timeout_s=60, grace_s=60))
 except Interrupted as stop:
     print("kept", repr(stop.result.stdout), stop.result.exit_code, stop.result.timed_out)
 except KeyboardInterrupt:
