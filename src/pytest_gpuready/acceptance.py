@@ -25,6 +25,7 @@ from pytest_gpuready.certificate.html import render
 from pytest_gpuready.certificate.junit import junit
 from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.nodes import node_entries
+from pytest_gpuready.certificate.opening import header_lines, long_s, seen
 from pytest_gpuready.errors import GpuReadyError, InventoryError, StoreError, TransportError
 from pytest_gpuready.files import write_together
 from pytest_gpuready.inventory import NodeFound, Site, applies, choose_profile, load_site, node_name, resolve
@@ -158,41 +159,20 @@ class Acceptance:
 
     def header(self) -> list[str]:
         """What is about to be tested, in a few lines of ASCII."""
-        node, settings = self.inventory.nodes[0], self.settings
-        found = [slot.gpu for slot in node.slots if slot.gpu]
-        basis = {
-            "replay": f"BASIS REPLAY of {self.basis_note}, CERTIFIES NO HARDWARE",
-            "stand-in": f"BASIS STAND-IN ({self.basis_note}), CERTIFIES NO HARDWARE",
-        }.get(self.basis, f"BASIS hardware, {node.name}")
-        profile = self.profile
-        clauses = profile.up_to(self.level)
-        lines = [
-            f"{basis}, level {self.level}, profile {profile.name} {profile.version} (sha256 {profile.sha256[:12]})",
-            f"GPUs expected {len(node.slots)}, on the bus {self._seen(node.name, 'bus')}, by NVML "
-            f"{self._seen(node.name, 'NVML')}; {found[0].name or found[0].pci_id if found else 'none as expected'}",
-            f"driver {node.driver or 'unknown'}, CUDA {node.cuda or 'unknown'}; "
-            f"{len(clauses)} clauses on {sum(len(self.inventory.parts(c.per)) for c in clauses)} parts",
-            *(f"assumed: {text}" for text in self.inventory.assumptions),
-            "only collected: nothing is measured and nothing is written"
-            if settings.only_collected
-            else f"out {self.run.out}/ ({'continued' if self.run.continued else 'new'})",
-        ]
-        minutes = self._long_s() / 60
-        if minutes >= 1 and self.basis != "replay":
-            lines.append(f"long tests take about {minutes:.0f} min in all, more on a busy or larger machine")
-        if self.run.moved_to:
-            lines.append(f"the earlier run lies in {self.run.moved_to}/")
-        return lines
-
-    def _long_s(self) -> float:
-        """How long the commands that take their time usually take, for what this run asks for, in seconds."""
-        asked = {c.metric for c in self.profile.up_to(self.level) for n in self.inventory.nodes if not applies(c, n)}
-        return sum(
-            probe.command(node, scope).typical_s
-            for probe in self._probes
-            if asked & set(probe.metrics)
-            for node in self.inventory.nodes
-            for scope in probe.scopes(node)
+        node = self.inventory.nodes[0]
+        run = self.run
+        where = f"out {run.out}/ ({'continued' if run.continued else 'new'})"
+        if self.settings.only_collected:
+            where = "only collected: nothing is measured and nothing is written"
+        return header_lines(
+            self.profile,
+            self.inventory,
+            self.level,
+            basis=(self.basis, self.basis_note),
+            seen=seen(self._node_docs[node.name]),
+            long_s=0.0 if self.basis == "replay" else long_s(self._probes, self.profile, self.inventory, self.level),
+            where=where,
+            moved_to=f"{run.moved_to}/" if run.moved_to else "",
         )
 
     # --- opening -------------------------------------------------------------------------------------------------
@@ -299,13 +279,6 @@ class Acceptance:
             asked = self.settings.level
             said.append(f"level {asked} was asked for (-m level{asked}); the site file says {agreed}")
         return said
-
-    def _seen(self, name: str, where: str) -> int:
-        """How many GPUs the bus or NVML shows on a node, expected or not."""
-        found = self._node_docs[name]
-        if where == "bus":
-            return len(found.node_doc.gpus) if found.node_doc else 0
-        return len(found.nvml_doc.gpus) if found.nvml_doc else 0
 
     def _basis(self, transport: Transport) -> tuple[str, str]:
         if isinstance(transport, Replay):
