@@ -47,6 +47,10 @@ class Findings:
         self._read: dict[str, dict[tuple[str, str], Found]] = {}
         self._problems: dict[str, str] = {}
         self._blocked: dict[tuple[int, str], tuple[Clause, Part] | None] = {}
+        # What follows from the same objects as before is not worked out again: a run asks for each cell many times.
+        self._scopes: dict[tuple[str, Part], Part | None] = {}
+        self._reasons: dict[tuple[str, str], tuple[Clause, str]] = {}
+        self._verdicts: dict[tuple[str, Part], tuple[Clause, Found, Verdict]] = {}
 
     def found(self, metric: str, part: Part, *, take: bool = True) -> Found:
         """The measurement of this metric on this part, or the problem; with `take` it is measured if need be.
@@ -55,16 +59,15 @@ class Findings:
             StoreError: the run directory cannot be used.
         """
         probe = self._probe_of.get(metric)
-        node = self.inventory.node(part.node)
         if probe is None:
             return _problem(metric, part, f"{part.label}: no probe answers {metric}")
-        scopes = [s for s in probe.scopes(node) if s in (part, node.part)]
-        if not scopes:
+        scope = self._scope(probe, part)
+        if scope is None:
             slot = self.inventory.slot(part)
             gone = "no GPU was found in its place" if slot is None or slot.gpu is None else "it cannot be asked"
             return _problem(metric, part, f"{part.label}: {gone}")
-        key = key_of(probe.name, scopes[0].name)
-        answers = self._answers(probe, node, scopes[0], take=take)
+        key = key_of(probe.name, scope.name)
+        answers = self._read.get(key) or self._answers(probe, self.inventory.node(part.node), scope, take=take)
         if answers is None:
             return _problem(metric, part, f"{part.label}: {metric} was not measured")
         default = self._problems.get(key) or f"{part.label}: {probe.name} says nothing about {metric}"
@@ -84,15 +87,23 @@ class Findings:
 
     def judge(self, clause: Clause, part: Part, found: Found) -> Verdict:
         """The verdict of a clause about something found on a part."""
-        node = self.inventory.node(part.node)
-        peers = self.peers(clause.metric, part) if clause.limit and clause.limit.uniform else {}
-        return judge(clause, part.name, found, peers=peers, virtual=bool(node.virtual))
+        virtual = bool(self.inventory.node(part.node).virtual)
+        if clause.limit and clause.limit.uniform:  # the peers may have been measured meanwhile
+            return judge(clause, part.name, found, peers=self.peers(clause.metric, part), virtual=virtual)
+        known = self._verdicts.get((clause.id, part))
+        if known is None or known[0] is not clause or known[1] is not found:
+            known = clause, found, judge(clause, part.name, found, peers={}, virtual=virtual)
+            self._verdicts[clause.id, part] = known
+        return known[2]
 
     def not_applicable(self, clause: Clause, node: Node) -> str:
         """Why this clause has nothing to judge on this node: profile, site file or inventory say so; else ""."""
         if clause.excluded:
             return f"excluded by the site file: {clause.excluded}"
-        return clause.not_applicable or applies(clause, node)
+        known = self._reasons.get((clause.id, node.name))
+        if known is None or known[0] is not clause:
+            known = self._reasons[clause.id, node.name] = clause, clause.not_applicable or applies(clause, node)
+        return known[1]
 
     def measured_with(self, metric: str, part: Part) -> tuple[tuple[str, ...], tuple[Part, ...]]:
         """All metrics and parts that the measurement of this metric on this part answers."""
@@ -169,6 +180,14 @@ class Findings:
         self._read.clear()
         self._problems.clear()
         self._blocked.clear()
+
+    def _scope(self, probe: Probe, part: Part) -> Part | None:
+        """What this probe is asked about to answer for a part: the part itself or its node; None where neither is."""
+        at = (probe.name, part)
+        if at not in self._scopes:
+            node = self.inventory.node(part.node)
+            self._scopes[at] = next((scope for scope in probe.scopes(node) if scope in (part, node.part)), None)
+        return self._scopes[at]
 
     def _answers(self, probe: Probe, node: Node, scope: Part, *, take: bool) -> dict[tuple[str, str], Found] | None:
         key = key_of(probe.name, scope.name)

@@ -247,8 +247,8 @@ def scales(series: Sequence[Series], watches: Sequence[WatchEntry]) -> dict[str,
     """The top of each column's axis, shared by all small multiples; every axis starts at zero."""
     tops = {}
     for one in series:
-        values = [v for w in watches for v in w.series.get(one.column, []) if words.number(v) is not None]
-        tops[one.column] = max(values, default=1.0) or 1.0
+        different = {v for w in watches for v in w.series.get(one.column, [])}
+        tops[one.column] = max((v for v in different if words.number(v) is not None), default=1.0) or 1.0
     return tops
 
 
