@@ -18,8 +18,8 @@ SUITES = Path(__file__).parents[2] / "suites"
 LIGHT = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:html", "-p", "no:metadata")
 
 # What runs in this process can do without, too: a third of their time. Runs in a process of their own keep all of it.
-_SPARE = ["doctest", "faulthandler", "logging", "pastebin", "threadexception", "unittest", "unraisableexception", "xdist"]
-BARE = (*LIGHT, *(word for name in _SPARE for word in ("-p", f"no:{name}")))
+_SPARE = ("doctest", "faulthandler", "logging", "pastebin", "threadexception", "unittest", "unraisableexception")
+BARE = (*LIGHT, *(word for name in (*_SPARE, "xdist") for word in ("-p", f"no:{name}")))
 
 
 @dataclass(frozen=True)
