@@ -12,9 +12,9 @@ announce:
 	@$${PYTHON:-python3} src/pytest_gpuready/accept.py --announce $(ARGS)
 
 # The tests start some hundred Python processes: what one of them compiles the others read, also where images forbid it.
-# Each worker begins with a half of its own, so that what a file's tests share is made once.
+# Each worker begins with a part of its own, so that what a file's tests share is made once. Three on two cores: some wait.
 test: $(VENV)/.test lint
-	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest tests -n 2 --dist worksteal $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest tests -n 3 --dist worksteal $(ARGS)
 
 lint: $(VENV)/.test
 	$(VENV)/bin/ruff check .
