@@ -10,7 +10,7 @@ import pytest
 
 from pytest_gpuready.faults.catalogue import FAULTS
 from tests.judged import judged, parts
-from tests.nodes import COMPOSED, broken_recording, demo_results, eight_gpus, write_recording
+from tests.nodes import broken_recording, demo_results, write_recording
 from tests.plugin.conftest import Accept
 
 LEVEL2 = ("--gpuready-replay", "node", "-m", "level2")
@@ -30,12 +30,11 @@ def taken_last(out: Path, *, gpus: int) -> bool:
 
 def test_the_suites_take_it_last(accept: Accept) -> None:
     """Tests of it run behind the rest of their level, and it is measured behind all loads."""
-    write_recording(accept.path / "node", eight_gpus(), composed=COMPOSED)
-    run = accept(*LEVEL2, "-v")
+    run = accept("--gpuready-replay", "demo", "-m", "level2", "-v")
     assert (run.code, run.status) == (0, "ACCEPTED"), run.certificate["why"]
-    assert taken_last(run.out, gpus=8)
+    assert taken_last(run.out, gpus=2)
     tests = [line.split("::")[1].split("[")[0] for line in run.result.outlines if "::test_" in line]
-    assert set(tests[-9:]) == {"test_gpu_after_level_2", "test_node_after_level_2"}
+    assert set(tests[-3:]) == {"test_gpu_after_level_2", "test_node_after_level_2"}
 
 
 @pytest.mark.parametrize("arguments", [(), ("-n", "2")], ids=["reversed", "reversed on two workers"])

@@ -11,17 +11,19 @@ from pytest_gpuready.faults.catalogue import FAULTS
 from tests.judged import cells, judged, parts
 from tests.nodes import COMPOSED, broken_recording, eight_gpus, write_recording
 from tests.plugin.conftest import Accept
+from tests.plugin.test_after_load import taken_last
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
 def test_the_composed_node_would_be_accepted(accept: Accept) -> None:
-    """The yardstick: without a fault all eight GPUs pass, and the certificate says that the node is composed."""
+    """The yardstick: without a fault all eight GPUs pass, each looked at last; the certificate says it is composed."""
     write_recording(accept.path / "node", eight_gpus(), composed=COMPOSED)
     run = accept("--gpuready-replay", "node", "-m", "level2")
     assert (run.code, run.status) == (0, "ACCEPTED"), run.certificate["why"]
     assert "composed" in run.certificate["basis_note"]
     assert len(run.parts("PCIE-5")) == 8
+    assert taken_last(run.out, gpus=8)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
