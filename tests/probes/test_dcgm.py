@@ -378,6 +378,12 @@ def test_a_soak_is_shared_by_arithmetic_power_and_memory(profile):
     assert "memtest.test_duration=600" in words(profile, "memtest", node)
 
 
+def test_a_longer_time_of_the_sku_file_is_not_cut_short(profile):
+    """Where DCGM's own file asks for more time than its default, that is what the test is given."""
+    known = Dcgm(path="/usr/bin/dcgmi", floors={"2335": {"memtest.test_duration": "3600"}})
+    assert "memtest.test_duration=3600" in words(profile, "memtest", dcgm_node(2, serials=EIGHT, dcgm=known))
+
+
 def test_a_test_that_ends_before_its_time_proves_nothing(profile):
     """Asked for 120 s (or for a soak) and over in one: not measured; what it found wrong meanwhile counts."""
     text = results({"targeted_power": [PASS, {"status": "Fail", "warnings": [ERROR]}]})

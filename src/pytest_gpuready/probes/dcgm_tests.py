@@ -62,7 +62,7 @@ CLOSED = ("memory_bandwidth", "pulse_test", "eud", "cpu_eud")
 SOAKED = ("diagnostic", "targeted_power", "memtest")
 """Tests that share the time of a soak, a third each: arithmetic, power, memory."""
 BURN = Source(kind="declared", cite="--gpuready-burn")
-DEFAULT = Source(kind="rule", cite="the default of DCGM 4.6.0")
+DEFAULT = Source(kind="rule", cite="the default of DCGM 4.6.0, or its SKU file")
 
 
 def package_of(test: str) -> str:
@@ -78,7 +78,9 @@ def given(test: DcgmTest, node: Node, profile: Profile, burn_s: float) -> tuple[
     if test.duration_s:
         # Said even where it is the default: what was asked for can be held against how long it took.
         name = f"{test.name}.test_duration"
-        chosen.setdefault(name, Parameter(name=name, value=test.duration_s, unit="s", source=DEFAULT))
+        own = max(test.duration_s, lowest(floors(node).get(name, "")) or 0.0)
+        if name not in chosen or float(chosen[name].value) < own:
+            chosen[name] = Parameter(name=name, value=own, unit="s", source=DEFAULT)
         share = round(burn_s / len(SOAKED))
         if test.name in SOAKED and share > float(chosen[name].value):
             chosen[name] = Parameter(name=name, value=share, unit="s", source=BURN)
