@@ -11,6 +11,7 @@ from typing import Any
 from pytest_gpuready.audit.asked import http_status
 from pytest_gpuready.audit.reader import HEAD, Given
 from pytest_gpuready.audit.report import Finding, Outcome
+from pytest_gpuready.parse.json_once import one_value
 
 CHUNK = 64 * 1024
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})[^\r\n]*\r?\n")
@@ -105,16 +106,9 @@ class Body:
             raise ValueError("longer than 32 MiB")
         raw = text.encode("utf-8")[self.start :] if self.start else text
         try:
-            return json.loads(raw, object_pairs_hook=_once)
+            return json.loads(raw, object_pairs_hook=one_value)
         except RecursionError as error:
             raise ValueError("nested without end") from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if any(found[key] != value for key, value in pairs):
-        raise ValueError("a key twice with two values")
-    return found
 
 
 def body_of(given: Given) -> Body:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pytest_gpuready.errors import ParseError
 from pytest_gpuready.parse.container import EVERY_ADDRESS, Container, environment, gpu_request, texts, visible_devices
+from pytest_gpuready.parse.json_once import one_value
 
 CONTAINERS_AT_MOST = 1000
 
@@ -18,7 +19,7 @@ def parse_docker_inspect(text: str) -> tuple[Container, ...]:
         ParseError: it is not JSON, a key is there twice with two values, or an object is no container.
     """
     try:
-        document = json.loads(text, object_pairs_hook=_once)
+        document = json.loads(text, object_pairs_hook=one_value)
     except (ValueError, RecursionError) as error:
         raise ParseError(f"docker inspect: expected JSON, found {str(error)[:120]}; take the output again") from error
     entries = document if isinstance(document, list) else [document]
@@ -27,15 +28,6 @@ def parse_docker_inspect(text: str) -> tuple[Container, ...]:
     if len(entries) > CONTAINERS_AT_MOST:
         raise ParseError(f"docker inspect: expected at most {CONTAINERS_AT_MOST} containers, found more; audit fewer")
     return tuple(_container(entry) for entry in entries)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found and found[key] != value:
-            raise ValueError(f"key {key[:40]!r} twice with two values")
-        found[key] = value
-    return found
 
 
 def _container(entry: Any) -> Container:

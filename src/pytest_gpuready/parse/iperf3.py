@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_gpuready.errors import ParseError
+from pytest_gpuready.parse.json_once import once
 
 _TEXT_ROW = re.compile(
     r"\[\s*(?P<id>SUM|\d+)\](?:\[(?P<role>[TR]X-[CS])\])?\s+(?P<from>\d+(?:\.\d+)?)-\s*(?P<to>\d+(?:\.\d+)?)\s+sec\s+"
@@ -65,7 +66,7 @@ def iperf3(text: str) -> Iperf3:
 
 def _json(text: str) -> Iperf3:
     try:
-        data = _streamed(text) if '"event"' in text.lstrip()[:20] else json.loads(text, object_pairs_hook=_once)
+        data = _streamed(text) if '"event"' in text.lstrip()[:20] else json.loads(text, object_pairs_hook=once)
         return _document(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ParseError(
@@ -73,19 +74,12 @@ def _json(text: str) -> Iperf3:
         ) from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError("a key that is there twice")
-    return made
-
-
 def _streamed(text: str) -> dict[str, Any]:
     """`--json-stream`: one event a line; start and end are objects, an error is text."""
     events: dict[str, Any] = {}
     for line in text.splitlines():
         if line.strip():
-            event = json.loads(line, object_pairs_hook=_once)
+            event = json.loads(line, object_pairs_hook=once)
             if event["event"] != "interval":
                 events[str(event["event"])] = event["data"]
     return events

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_gpuready.errors import ParseError
+from pytest_gpuready.parse.json_once import once
 
 GPUS_AT_MOST = 1024
 _UNIT = re.compile(r"\(([^()]+)\)\s*$")
@@ -66,7 +67,7 @@ def nvbandwidth(text: str) -> Bandwidths:
     if start < 0:
         raise ParseError("nvbandwidth JSON: expected an object, found none; run nvbandwidth -j")
     try:
-        data = json.loads(text[start:], object_pairs_hook=_once)["nvbandwidth"]
+        data = json.loads(text[start:], object_pairs_hook=once)["nvbandwidth"]
         cases = [_case(entry) for entry in data.get("testcases") or []]
         names = [case.name for case in cases]
         kept = [
@@ -88,13 +89,6 @@ def nvbandwidth(text: str) -> Bandwidths:
         raise ParseError(
             f"nvbandwidth JSON: expected a whole document with testcases, found {str(error)[:80]!r}; run it again"
         ) from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError("a key that is there twice")
-    return made
 
 
 def _case(entry: dict[str, Any]) -> Case:
