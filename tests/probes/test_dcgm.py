@@ -378,6 +378,14 @@ def test_a_soak_is_shared_by_arithmetic_power_and_memory(profile):
     assert "memtest.test_duration=600" in words(profile, "memtest", node)
 
 
+def test_a_link_that_dcgm_itself_asks_more_of_keeps_that(profile):
+    """Generation 6 in the SKU file is not lowered to the profile's 5; generation 3 is raised to it."""
+    name = "pcie.h2d_d2h_single_pinned.min_pci_generation"
+    for own, is_given in (("3", True), ("5", False), ("6", False)):
+        known = Dcgm(path="/usr/bin/dcgmi", floors={"2335": {name: own}})
+        assert (f"{name}=5" in words(profile, "pcie", dcgm_node(2, serials=EIGHT, dcgm=known))) is is_given
+
+
 def test_a_longer_time_of_the_sku_file_is_not_cut_short(profile):
     """Where DCGM's own file asks for more time than its default, that is what the test is given."""
     known = Dcgm(path="/usr/bin/dcgmi", floors={"2335": {"memtest.test_duration": "3600"}})

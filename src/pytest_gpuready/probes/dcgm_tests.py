@@ -74,7 +74,7 @@ def given(test: DcgmTest, node: Node, profile: Profile, burn_s: float) -> tuple[
     """What this test is given on this node: the profile's own parameters, what follows from its clauses, the soak."""
     chosen = {p.name: p for p in profile.dcgm if p.test == test.name}
     chosen |= {p.name: p for p in _derived(node, profile) if p.test == test.name}
-    chosen = {name: p for name, p in chosen.items() if name not in FLOORS or _stricter(p, node)}
+    chosen = {name: p for name, p in chosen.items() if name not in (*FLOORS, *DERIVED) or _stricter(p, node)}
     if test.duration_s:
         # Said even where it is the default: what was asked for can be held against how long it took.
         name = f"{test.name}.test_duration"
@@ -100,7 +100,7 @@ def floors(node: Node) -> dict[str, str]:
 
 
 def _stricter(parameter: Parameter, node: Node) -> bool:
-    """Whether a floor of the profile lies above DCGM's own, which it would take the place of."""
+    """Whether what the profile asks for lies above DCGM's own, which it would take the place of."""
     own = lowest(floors(node).get(parameter.name, ""))
     return own is None or float(parameter.value) > own
 
