@@ -47,7 +47,7 @@ TROUBLES: dict[str, Trouble] = {
 }
 
 
-@pytest.mark.parametrize("probe", ["node", "nvml", "copies"])
+@pytest.mark.parametrize("probe", ["node", "nvml", "copies", "copies-together", "after"])
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_an_agent_in_trouble_is_not_measured(tmp_path: Path, probe: str, trouble: str) -> None:
     """Every clause of that agent has no measurement, nothing fails for it, and the run is INCOMPLETE."""
@@ -55,7 +55,13 @@ def test_an_agent_in_trouble_is_not_measured(tmp_path: Path, probe: str, trouble
     certificate = judged(tmp_path, write_recording(tmp_path / "node", results, gpus="2"))
     assert certificate.judged == "INCOMPLETE"
     assert cells(certificate, "FAIL") == {}
-    hit, untouched = {"node": ("GPU-28", "GPU-9"), "nvml": ("GPU-9", "GPU-33"), "copies": ("PCIE-5", "GPU-9")}[probe]
+    hit, untouched = {
+        "node": ("GPU-28", "GPU-9"),
+        "nvml": ("GPU-9", "GPU-33"),
+        "copies": ("PCIE-5", "GPU-9"),
+        "copies-together": ("PCIE-21", "PCIE-5"),
+        "after": ("AFTER-1", "PCIE-5"),
+    }[probe]
     assert cells(certificate, "NOT MEASURED")[hit] == (0, 1)
     assert {part.outcome for part in parts(certificate, untouched)} == {"PASS"}
     assert all(" found " in part.line for part in parts(certificate, hit))
@@ -77,3 +83,19 @@ def test_a_command_that_was_never_recorded_is_not_measured(accept: Accept) -> No
     assert (run.code, run.status) == (20, "INCOMPLETE")
     assert run.cells("NOT MEASURED")["PCIE-1"] == (0, 1)
     assert "expected a recorded result" in run.parts("PCIE-1")[0]["line"]
+
+
+def test_a_node_without_nvml_is_not_accepted(tmp_path: Path) -> None:
+    """The agent found no NVML library: GPUs on the bus are not condemned, nothing about them is measured."""
+
+    def without(result: CommandResult) -> CommandResult:
+        document = json.loads(result.stdout)
+        document["data"] = {**document["data"], "problem": "NVML: LibraryNotFound", "gpus": [], "lost": {}}
+        return dataclasses.replace(result, stdout=json.dumps(document))
+
+    results = [without(r) if r.command.argv[3] == "nvml" else r for r in demo_results()]
+    certificate = judged(tmp_path, write_recording(tmp_path / "node", results, gpus="2"))
+    assert certificate.judged == "INCOMPLETE"
+    assert cells(certificate, "FAIL") == {}
+    assert cells(certificate, "NOT MEASURED")["GPU-1"] == (0, 1)
+    assert "LibraryNotFound" in parts(certificate, "GPU-9")[0].line
