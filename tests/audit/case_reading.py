@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ CASES = Path(__file__).parents[1] / "data" / "cases"
 OUTCOME = {"pass": "pass", "fail": "fail", "error": "not-measured", "skip": "not-applicable"}
 
 
+@functools.cache
 def case(number: str) -> dict[str, Any]:
     loaded = yaml.safe_load((CASES / number / "case.yaml").read_text(encoding="utf-8"))
     assert isinstance(loaded, dict)
