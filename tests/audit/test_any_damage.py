@@ -46,3 +46,25 @@ def test_after_accidents(tmp_path: Path, number: str, data: st.DataObject) -> No
     for entry in case(number)["inputs"]:
         text = (CASES / number / entry["file"]).read_text(encoding="utf-8")
         answers(tmp_path, number, entry, data.draw(damages(text)))
+
+
+@pytest.mark.parametrize("tool", sorted({case(number)["tool"] for number in NUMBERS}))
+def test_another_layout_never_passes(tmp_path: Path, tool: str) -> None:
+    """What another tool printed, and text that nobody printed, is no pass of this tool, whatever was expected."""
+    expected = next(case(number).get("given") or {} for number in NUMBERS if case(number)["tool"] == tool)
+    others = {
+        case(number)["tool"]: number
+        for number in NUMBERS
+        if case(number)["tool"].split("-")[0] != tool.split("-", maxsplit=1)[0]
+    }
+    texts = {
+        other: (CASES / number / case(number)["inputs"][0]["file"]).read_text(encoding="utf-8")
+        for other, number in others.items()
+    }
+    texts |= {"words": "all tests passed\nPASS\nok 8 of 8\n", "table": "| a | b |\n| 1 | 2 |\n", "nothing": ""}
+    passed = [
+        other
+        for other, text in texts.items()
+        if {f.outcome for f in read_text(tmp_path, tool, text, expected).findings} <= {"pass", "marginal"}
+    ]
+    assert passed == []
