@@ -61,7 +61,7 @@ class Hosts:
         options: dict[str, object] = {
             "config": self.config,
             "python": sys.executable,
-            "connect_timeout_s": 1.0,
+            "connect_timeout_s": 5.0,
             "login_timeout_s": 20.0,
             "patience_s": 1.0,
         }

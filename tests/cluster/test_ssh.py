@@ -13,6 +13,7 @@ import pytest
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.model.agent_doc import PROGRESS
 from pytest_gpuready.transport import LostError
 from pytest_gpuready.transport.recording import Recording, read_results
 from pytest_gpuready.transport.ssh import Ssh
@@ -119,10 +120,10 @@ def test_bad_nodes_cost_only_themselves(hosts: Hosts, scratch: Path) -> None:
         commands = [
             sh(dead, "true"),
             sh(cut_off, "true"),
-            sh(hung, hang, timeout_s=0.5, grace_s=0.2),
+            sh(hung, hang, timeout_s=1.5, grace_s=0.2),
             sh(fine, "echo ok"),
         ]
-        told = outcomes(hosts.ssh(), commands)
+        told = outcomes(hosts.ssh(connect_timeout_s=1.5), commands)
     assert f"{dead}: expected to log in by ssh" in str(told[dead])
     assert "refused" in str(told[dead])
     assert f"{cut_off}: expected to log in by ssh" in str(told[cut_off])
@@ -139,7 +140,7 @@ def test_nobody_is_left_after_a_deadline(hosts: Hosts, scratch: Path) -> None:
         f"(setsid sh -c 'echo $$ >{scratch}/orphan; exec sleep 300' &) ; "
         f"sh -c 'trap \"\" TERM; echo $$ >{scratch}/group; sleep 300; sleep 300' & wait"
     )
-    late = hosts.ssh().run(sh(hosts.names[0], script, timeout_s=0.6, grace_s=0.1))
+    late = hosts.ssh().run(sh(hosts.names[0], script, timeout_s=1.5, grace_s=0.1))
     assert late.timed_out
     assert not any(alive(pid_in(scratch / name)) for name in ("session", "orphan", "group"))
 
@@ -147,7 +148,7 @@ def test_nobody_is_left_after_a_deadline(hosts: Hosts, scratch: Path) -> None:
 def test_what_is_printed_in_the_grace_is_kept(hosts: Hosts) -> None:
     """At the deadline a command is told to end; what it says then belongs to the result."""
     script = "trap 'sleep 0.1; echo last; exit 3' TERM; echo first; while :; do sleep 0.05; done"
-    late = hosts.ssh().run(sh(hosts.names[0], script, timeout_s=0.5))
+    late = hosts.ssh().run(sh(hosts.names[0], script, timeout_s=1.5))
     assert (late.stdout, late.timed_out, late.exit_code) == ("first\nlast\n", True, None)
 
 
@@ -178,11 +179,18 @@ def test_a_login_shell_that_talks_is_no_output(hosts: Hosts, scratch: Path) -> N
 
 
 def test_a_connection_that_breaks_is_no_result(hosts: Hosts, scratch: Path) -> None:
-    """A command whose end nobody heard of is an error that holds what was printed; it ends on its node."""
+    """A command whose end nobody heard of is an error that holds what was heard; it ends on its node."""
     name = hosts.names[0]
-    script = f"echo early; echo $$ >{scratch}/pid; sleep 300"
+    # One stream keeps its order: whoever heard the second line has heard the first.
+    script = f"echo $$ >{scratch}/pid; echo early >&2; echo '{PROGRESS}{{\"heard\":1}}' >&2; sleep 300"
+    heard = threading.Event()
+
+    def said(_command: Command, told: dict[str, object]) -> None:
+        if told:
+            heard.set()
 
     def cut() -> None:
+        assert heard.wait(20)
         pid = pid_in(scratch / "pid")
         keeper = int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
         while Path(f"/proc/{keeper}/comm").read_text() != "sshd\n":
@@ -194,10 +202,10 @@ def test_a_connection_that_breaks_is_no_result(hosts: Hosts, scratch: Path) -> N
     with pytest.raises(
         LostError, match=rf"{name}: expected to hear how 'sh' ended, found ssh ended with code 255"
     ) as lost:
-        hosts.ssh().run(sh(name, script))
+        hosts.ssh(progress=said).run(sh(name, script))
     cutter.join(20)
     partial = lost.value.partial
-    assert (partial.stdout, partial.exit_code, partial.timed_out) == ("early\n", None, False)
+    assert (partial.stderr, partial.exit_code, partial.timed_out) == ("early\n", None, False)
     assert gone(pid_in(scratch / "pid"))
 
 

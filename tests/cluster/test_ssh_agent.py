@@ -70,7 +70,7 @@ def test_nodes_behind_a_gateway(hosts: Hosts, tmp_path: Path, monkeypatch: pytes
     whence = "echo ${SSH_CONNECTION%% *}; echo err >&2; exit 255"
     script = ("sh", "-c", f"case $(hostname) in {far}) echo early; sleep 300;; *) {whence};; esac")
     with hosts.dead_sshd(dead):
-        commands = [Command(node=name, argv=script, timeout_s=0.6, grace_s=0.1) for name in (near, dead, far)]
+        commands = [Command(node=name, argv=script, timeout_s=1.5, grace_s=0.1) for name in (near, dead, far)]
         told = {command.node: outcome for command, outcome in transport.run_many(commands)}
     reached, late = told[near], told[far]
     assert isinstance(reached, CommandResult), reached
