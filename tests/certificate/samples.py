@@ -305,7 +305,6 @@ def hostile(text: str = NASTY) -> Certificate:
     def part(entry: PartEntry) -> PartEntry:
         return msgspec.structs.replace(
             entry,
-            label=text,
             shown=text if isinstance(entry.value, str) else entry.shown,
             value=text if isinstance(entry.value, str) else entry.value,
             detail=text,
@@ -490,7 +489,7 @@ def _certificate(
     def entry(clause: Clause, part: str, label: str, index: int) -> PartEntry:  # noqa: PLR0911 - one per outcome
         key = (clause.id, part)
         node = label.partition(" ")[0]
-        common: dict[str, Any] = {"part": part, "label": label, "evidence": [digests[node]]}
+        common: dict[str, Any] = {"part": part, "evidence": [digests[node]]}
         if clause.not_applicable or clause.id in excluded:
             reason = clause.not_applicable or f"excluded by the site file: {excluded[clause.id]}"
             return PartEntry(**common, outcome="NOT APPLICABLE", reason=reason)

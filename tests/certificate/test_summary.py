@@ -189,7 +189,7 @@ def test_block_without_evidence_is_empty() -> None:
     """A part that has nothing to show adds no line."""
     assert (
         finding_block(
-            PartEntry(part="node01", label="node01", outcome="FAIL"),
+            PartEntry(part="node01", outcome="FAIL"),
             _cell(samples.accepted(), "PCIE-1", "node01/gpu0")[1],
         )
         == []

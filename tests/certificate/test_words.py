@@ -75,7 +75,7 @@ def test_a_value_never_looks_like_the_limit_it_misses() -> None:
     """49.998 against at least 50 gets as many decimals as it takes to see that it is less."""
     clause = next(c for s in samples.accepted().suites for c in s.clauses if c.id == "PCIE-5")
     part = clause.parts[0]
-    near = type(part)(part=part.part, label=part.label, outcome="FAIL", shown="50.00", value=49.998)
+    near = type(part)(part=part.part, outcome="FAIL", shown="50.00", value=49.998)
     tight = type(clause)(
         **{
             **{f: getattr(clause, f) for f in clause.__struct_fields__},

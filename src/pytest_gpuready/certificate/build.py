@@ -1,9 +1,4 @@
-"""From verdicts to the certificate: the profile x the expected hardware, looked up; never the collected tests.
-
-A cell gets its outcome from the store, judged again here, and only where a test of this run came to the same outcome.
-So a clause that was deselected, skipped, stubbed out or lost has no verdict, and a test that says PASS about
-something else than the store holds is not believed. A FAIL that the store knows stands whatever the tests did.
-"""
+"""From verdicts to the certificate: the profile x the expected hardware, looked up; never the collected tests."""
 
 from __future__ import annotations
 
@@ -17,38 +12,24 @@ import msgspec
 
 from pytest_gpuready import __version__
 from pytest_gpuready.campaign.findings import Findings
+from pytest_gpuready.certificate.cells import NOT_TESTED, Record, suites
 from pytest_gpuready.certificate.document import (
     Certificate,
-    ClauseEntry,
     Counts,
     EvidenceEntry,
     ExclusionEntry,
     NodeEntry,
-    OutcomeWord,
-    PartEntry,
     ProfileEntry,
     SiteEntry,
-    SuiteEntry,
-    WatchEntry,
+    verdict_text,
 )
-from pytest_gpuready.certificate.lines import action_text, finding_line, one_line
-from pytest_gpuready.certificate.sentences import sentences, titles
-from pytest_gpuready.judge import Found
-from pytest_gpuready.model import Clause, Measurement, Outcome, Part, Problem, Status, Verdict
-from pytest_gpuready.model.units import show
-from pytest_gpuready.profiles.metrics import AFTER_LOAD
+from pytest_gpuready.certificate.rule import OPEN, Asked, Cell, Ruling, hidden, rule
+from pytest_gpuready.model import Outcome, Part
 
-NOT_TESTED = "no test of this run judged it"
-_EMPTY = (Outcome.NOT_APPLICABLE, Outcome.OBSERVED)
-_WORST_FIRST = (Outcome.FAIL, Outcome.UNSTABLE, Outcome.NOT_MEASURED, Outcome.NOT_TESTED, Outcome.OBSERVED)
+__all__ = ["NOT_TESTED", "Facts", "Record", "build", "ruled"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """What a test of this run said about a clause on a part: an outcome word, or "ERROR" where it broke."""
-
-    outcome: str
-    reason: str = ""
+STEPS_AT_MOST = 5
+NODE_WHY_AT_MOST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +53,6 @@ class Facts:
     evidence: tuple[EvidenceEntry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cell:
-    clause: Clause
-    part: Part
-    verdict: Verdict
-    found: Found | None
-
-
 def build(
     *,
     findings: Findings | None,
@@ -88,34 +61,40 @@ def build(
     log_of: Callable[[Part], list[str]],
 ) -> Certificate:
     """The certificate of a run; with `findings` None (nothing could be opened) it holds the reasons alone."""
-    cells: list[_Cell] = []
-    if findings is not None:
-        for clause in findings.profile.up_to(facts.level_asked):
-            for part in findings.inventory.parts(clause.per):
-                cells.append(_cell(findings, clause, part, records.get((clause.id, part.name), ())))
-    why, status = _status(cells, facts, findings)
-    reached = _level_reached(cells, facts.level_asked)
-    suites = _suites(findings, cells, log_of) if findings else []
-    outcomes = Counter(cell.verdict.outcome for cell in cells)
-    counts = Counts(
-        clauses=len({cell.clause.id for cell in cells}),
-        cells=len(cells),
-        outcomes={o.value: outcomes[o] for o in Outcome if outcomes[o]},
-    )
+    several = findings is not None and len(findings.inventory.nodes) > 1
+    silent = {node.name: node.problem for node in facts.nodes if not node.answered} if several else {}
+    tested = suites(findings, facts.level_asked, records, log_of, silent) if findings else []
+    cells = [(clause, part) for suite in tested for clause in suite.clauses for part in clause.parts]
     profile = findings.profile if findings else None
+    asked = Asked(
+        level=facts.level_asked,
+        finished=facts.finished,
+        profile=profile.name if profile else "",
+        levels=frozenset(clause.level for clause in profile.clauses) if profile else frozenset(),
+        blockers=facts.blockers,
+        silent=silent,
+    )
+    whole = rule(cells, asked, several=several)
+    basis = _basis(facts.basis)
+    exclusions = [
+        ExclusionEntry(clause=c.id, reason=c.excluded)
+        for c in (profile.up_to(facts.level_asked) if profile else ())
+        if c.excluded
+    ]
+    outcomes = Counter(part.outcome for _, part in cells)
     certificate = Certificate(
         number="",
-        judged=status.value,
-        basis=_basis(facts.basis),
+        judged=whole.judged,
+        basis=basis,
         basis_note=facts.basis_note,
-        says=_says(status, facts, cells, reached),
+        says=_says(whole, facts, cells, {entry.clause for entry in exclusions}),
         finished=facts.finished,
-        why=why,
-        do_next=_do_next(status, facts, cells, findings),
+        why=whole.why,
+        do_next=_do_next(whole, facts, cells, several) if findings else [],
         started=facts.started,
         issued=facts.issued,
         level_asked=facts.level_asked,
-        level_reached=reached,
+        level_reached=whole.level_reached,
         keep_going=facts.keep_going,
         product=f"pytest-gpuready {__version__}",
         profile=ProfileEntry(
@@ -128,15 +107,15 @@ def build(
         if profile
         else None,
         site=facts.site,
-        nodes=list(facts.nodes),
+        nodes=ruled(facts.nodes, cells, asked, basis),
         assumptions=list(findings.inventory.assumptions) if findings else [],
-        exclusions=[
-            ExclusionEntry(clause=c.id, reason=c.excluded)
-            for c in (profile.up_to(facts.level_asked) if profile else ())
-            if c.excluded
-        ],
-        suites=suites,
-        counts=counts,
+        exclusions=exclusions,
+        suites=tested,
+        counts=Counts(
+            clauses=sum(len(suite.clauses) for suite in tested),
+            cells=len(cells),
+            outcomes={o.value: outcomes[o.value] for o in Outcome if outcomes[o.value]},
+        ),
         environment=dict(facts.environment),
         evidence=list(facts.evidence),
     )
@@ -144,253 +123,70 @@ def build(
     return msgspec.structs.replace(certificate, number=number)
 
 
-def _cell(findings: Findings, clause: Clause, part: Part, records: Sequence[Record]) -> _Cell:
-    verdict = findings.verdict(clause, part, take=False)
-    judged = verdict.outcome is not Outcome.NOT_APPLICABLE
-    found = findings.found(clause.metric, part, take=False) if judged else None
-
-    def cell(outcome: Outcome, reason: str) -> _Cell:
-        changed = Verdict(
-            clause=clause.id,
-            part=part.name,
-            outcome=outcome,
-            value=verdict.value,
-            limit=clause.limit,
-            reason=reason,
-            margin=verdict.margin,
+def ruled(
+    nodes: Sequence[NodeEntry], cells: Sequence[Cell], asked: Asked, basis: Literal["hardware", "replay", "stand-in"]
+) -> list[NodeEntry]:
+    """The nodes with what the cells of each come to, by the rule of the whole."""
+    own: dict[str, list[Cell]] = {node.name: [] for node in nodes}
+    for cell in cells:
+        own.setdefault(cell[1].node, []).append(cell)
+    entries = []
+    for node in nodes:
+        ruling = rule(own[node.name], asked)
+        outcomes = Counter(part.outcome for _, part in own[node.name])
+        more = len(ruling.why) - NODE_WHY_AT_MOST
+        entries.append(
+            msgspec.structs.replace(
+                node,
+                verdict=verdict_text(ruling.judged, basis),
+                judged=ruling.judged,
+                level_reached=ruling.level_reached,
+                outcomes={o.value: outcomes[o.value] for o in Outcome if outcomes[o.value]},
+                why=[*ruling.why[:NODE_WHY_AT_MOST], *([f"and {more} more"] if more > 0 else [])],
+            )
         )
-        return _Cell(clause=clause, part=part, verdict=changed, found=found)
-
-    if not judged or verdict.outcome is Outcome.FAIL:
-        return _Cell(clause=clause, part=part, verdict=verdict, found=found)
-    if not records:
-        return cell(Outcome.NOT_TESTED, NOT_TESTED)
-    for record in records:
-        if record.outcome == Outcome.NOT_TESTED.value:
-            return cell(Outcome.NOT_TESTED, record.reason or NOT_TESTED)
-        if record.outcome != verdict.outcome.value:
-            said = record.reason or record.outcome
-            return cell(
-                Outcome.NOT_MEASURED,
-                verdict.reason
-                if verdict.outcome is Outcome.NOT_MEASURED
-                else f"the test ended as {record.outcome} ({one_line(said)}), the store says {verdict.outcome.value}",
-            )
-    return _Cell(clause=clause, part=part, verdict=verdict, found=found)
+    return entries
 
 
-def _hidden(cell: _Cell) -> bool:
-    """True where a virtual machine hides what a clause asks for, and the clause allows that."""
-    return cell.verdict.outcome is Outcome.OBSERVED and isinstance(cell.found, Problem)
-
-
-def _counts_against(cell: _Cell) -> bool:
-    """True where a cell without a limit or verdict stands in the way of ACCEPTED."""
-    if not cell.clause.required:
-        return False
-    if cell.verdict.outcome is Outcome.OBSERVED:
-        return not _hidden(cell)
-    return cell.verdict.outcome.open
-
-
-def _status(cells: Sequence[_Cell], facts: Facts, findings: Findings | None) -> tuple[list[str], Status]:
-    why: list[str] = []
-    rejected = False
-    incomplete = not facts.finished or bool(facts.blockers) or findings is None
-    grouped: dict[tuple[int, str, str, str], list[_Cell]] = {}
-    if findings is not None:
-        for cell in cells:
-            outcome = cell.verdict.outcome
-            bad = (outcome is Outcome.FAIL and cell.clause.required) or _counts_against(cell)
-            if not bad:
-                continue
-            rejected |= outcome is Outcome.FAIL
-            incomplete |= outcome is not Outcome.FAIL
-            key = (_WORST_FIRST.index(outcome), cell.clause.id, outcome.value, cell.verdict.reason)
-            grouped.setdefault(key, []).append(cell)
-        if not any(cell.verdict.outcome in (Outcome.PASS, Outcome.MARGINAL) for cell in cells):
-            incomplete = True
-            why.append("nothing passed: no clause has a verdict inside its limit")
-        for level in range(1, facts.level_asked + 1):
-            there = [c for c in cells if c.clause.level == level]
-            # That a load did no harm is nothing to accept: there must have been a load.
-            needed = [c for c in there if c.clause.required and c.clause.metric not in AFTER_LOAD]
-            if there and not needed:
-                incomplete = True
-                why.append(f"the profile {findings.profile.name} requires nothing at level {level}")
-            elif needed and all(c.verdict.outcome in _EMPTY for c in needed):
-                incomplete = True
-                why.append(f"nothing of level {level} passed: what it requires is excluded or hidden")
-        missing = [
-            n for n in range(1, facts.level_asked + 1) if not any(c.level == n for c in findings.profile.clauses)
-        ]
-        if missing:
-            incomplete = True
-            levels = ", ".join(str(n) for n in missing)
-            why.append(
-                f"the profile {findings.profile.name} has no clause of level {levels}: nothing can be accepted there"
-            )
-    for (_, clause, outcome_word, reason), group in sorted(grouped.items(), key=lambda item: item[0][:1]):
-        parts = group[0].part.label if len(group) == 1 else f"{len(group)} parts from {group[0].part.label} on"
-        line = f"{clause} {outcome_word} on {parts}"
-        if outcome_word == Outcome.FAIL.value:
-            value = show(group[0].verdict.value, group[0].clause.unit) if group[0].verdict.value is not None else ""
-            line += f": {value}, expected {group[0].clause.limit}" if value else ""
-        why.append(one_line(f"{line}: {reason}" if reason else line))
-    why = [*facts.blockers, *([] if facts.finished else ["the run has not ended"]), *why]
-    status = Status.REJECTED if rejected else Status.INCOMPLETE if incomplete else Status.ACCEPTED
-    return why, status
-
-
-def _level_reached(cells: Sequence[_Cell], asked: int) -> int:
-    """The highest level up to which every required cell has a verdict."""
-    reached = 0
-    for level in range(1, asked + 1):
-        here = [c for c in cells if c.clause.level == level and c.clause.required]
-        if not here or any(c.verdict.outcome.open for c in here):
-            break
-        reached = level
-    return reached
-
-
-def _says(status: Status, facts: Facts, cells: Sequence[_Cell], reached: int) -> str:
+def _says(whole: Ruling, facts: Facts, cells: Sequence[Cell], excluded: set[str]) -> str:
     if not facts.finished:
         return "The run has not ended. Nothing on this page is a verdict yet."
-    if status is Status.ACCEPTED:
-        excluded = len({c.clause.id for c in cells if c.clause.excluded})
-        hidden = len({c.clause.id for c in cells if c.clause.required and _hidden(c)})
-        but = [f"{excluded} that the site file excludes"] if excluded else []
-        but += [f"{hidden} that the virtual machine hides"] if hidden else []
+    level = f"Level {whole.level_reached} of {facts.level_asked}"
+    if whole.judged == "ACCEPTED":
+        taken_out = len({clause.id for clause, _ in cells if clause.id in excluded})
+        unseen = len({clause.id for clause, part in cells if clause.required and hidden(part)})
+        but = [f"{taken_out} that the site file excludes"] if taken_out else []
+        but += [f"{unseen} that the virtual machine hides"] if unseen else []
         every = (
             f"Every required clause of the profile, but for {' and '.join(but)}," if but else "Every required clause"
         )
-        return (
-            f"{every} was measured on every expected part and lies inside its limit. "
-            f"Level {reached} of {facts.level_asked}."
-        )
-    failed = sorted({c.part.label for c in cells if c.verdict.outcome is Outcome.FAIL and c.clause.required})
-    clauses = len({c.clause.id for c in cells if c.verdict.outcome is Outcome.FAIL and c.clause.required})
-    if status is Status.REJECTED:
-        at = failed[0] if len(failed) == 1 else f"{len(failed)} parts"
-        many = "clause" if clauses == 1 else "clauses"
-        return f"{clauses} {many} failed, at {at}. Level {reached} of {facts.level_asked} reached."
-    open_clauses = len({c.clause.id for c in cells if c.verdict.outcome.open and c.clause.required})
-    total = len({c.clause.id for c in cells})
+        return f"{every} was measured on every expected part and lies inside its limit. {level}."
+    if whole.judged == "REJECTED":
+        failed = [(clause, part) for clause, part in cells if part.outcome == "FAIL" and clause.required]
+        parts = sorted({part.label for _, part in failed})
+        clauses = len({clause.id for clause, _ in failed})
+        at = parts[0] if len(parts) == 1 else f"{len(parts)} parts"
+        return f"{clauses} {'clause' if clauses == 1 else 'clauses'} failed, at {at}. {level} reached."
+    without = len({clause.id for clause, part in cells if part.outcome in OPEN and clause.required})
+    total = len({clause.id for clause, _ in cells})
     return "Nothing failed, and this is not an acceptance: " + (
-        f"{open_clauses} of {total} clauses have no verdict." if open_clauses else "see below what is missing."
+        f"{without} of {total} clauses have no verdict." if without else "see below what is missing."
     )
 
 
-def _do_next(status: Status, facts: Facts, cells: Sequence[_Cell], findings: Findings | None) -> list[str]:
-    if findings is None:
-        return []
+def _do_next(whole: Ruling, facts: Facts, cells: Sequence[Cell], several: bool) -> list[str]:
     if facts.basis == "replay":
         return [f"on the node itself: {facts.command}"]
     steps: list[str] = []
-    if status is Status.REJECTED:
-        for cell in cells:
-            if cell.verdict.outcome is Outcome.FAIL and cell.clause.required:
-                step = action_text(findings.inventory, cell.clause, cell.part, Outcome.FAIL)
-                if step and step not in steps:
-                    steps.append(step)
-    steps = steps[:5]
-    if status is not Status.ACCEPTED:
+    for clause, part in cells if whole.judged == "REJECTED" else ():
+        if part.outcome == "FAIL" and clause.required and part.action and len(steps) < STEPS_AT_MOST:
+            node = part.node
+            step = part.action if not several or node in part.action else f"{node}: {part.action}"
+            if step not in steps:
+                steps.append(step)
+    if whole.judged != "ACCEPTED":
         steps.append(facts.command)
     return steps
-
-
-def _suites(findings: Findings, cells: Sequence[_Cell], log_of: Callable[[Part], list[str]]) -> list[SuiteEntry]:
-    by_clause: dict[str, list[_Cell]] = {}
-    by_suite: dict[str, list[Clause]] = {}
-    for cell in cells:
-        by_clause.setdefault(cell.clause.id, []).append(cell)
-    for clause in findings.profile.clauses:
-        if clause.id in by_clause:
-            by_suite.setdefault(clause.suite, []).append(clause)
-    return [
-        SuiteEntry(
-            id=suite,
-            title=titles().get(suite, suite),
-            level=min(c.level for c in clauses),
-            gate=any(c.gate for c in clauses),
-            clauses=[_clause(findings, c, by_clause[c.id], log_of) for c in clauses],
-        )
-        for suite, clauses in by_suite.items()
-    ]
-
-
-def _clause(
-    findings: Findings, clause: Clause, cells: Sequence[_Cell], log_of: Callable[[Part], list[str]]
-) -> ClauseEntry:
-    limit = clause.limit
-    return ClauseEntry(
-        id=clause.id,
-        sentence=sentences().get(clause.id, clause.metric),
-        metric=clause.metric,
-        unit=clause.unit,
-        level=clause.level,
-        gate=clause.gate,
-        required=clause.required,
-        per="gpu" if clause.per == "gpu" else "node",
-        headline=clause.headline,
-        limit=str(limit) if limit else "",
-        at_least=limit.at_least if limit else None,
-        at_most=limit.at_most if limit else None,
-        equals=limit.equals if limit else None,
-        uniform=bool(limit and limit.uniform),
-        marginal=limit.marginal if limit else None,
-        ceiling=limit.ceiling if limit else None,
-        source_kind=limit.source.kind if limit else "",
-        source=str(limit.source) if limit else "",
-        not_applicable=clause.not_applicable,
-        parts=[_part(findings, cell, log_of) for cell in cells],
-    )
-
-
-def _part(findings: Findings, cell: _Cell, log_of: Callable[[Part], list[str]]) -> PartEntry:
-    clause, verdict, found = cell.clause, cell.verdict, cell.found
-    measured = found if isinstance(found, Measurement) and verdict.outcome is not Outcome.NOT_TESTED else None
-    finding = verdict.outcome in (Outcome.FAIL, Outcome.NOT_MEASURED, Outcome.UNSTABLE)
-    watch = measured.watch if measured else None
-    return PartEntry(
-        part=cell.part.name,
-        label=cell.part.label,
-        outcome=_word(verdict.outcome),
-        shown=one_line(show(measured.value)) if measured else "",
-        value=measured.value if measured else None,
-        repeats=list(measured.repeats) if measured else [],
-        detail=one_line(measured.detail) if measured else "",
-        conditions=one_line(measured.conditions) if measured else "",
-        margin_percent=verdict.margin if measured else None,
-        reason=one_line(verdict.reason),
-        line=finding_line(findings.inventory, clause, cell.part, found, verdict) if finding else "",
-        action=action_text(findings.inventory, clause, cell.part, verdict.outcome, found) if finding else "",
-        evidence=list(found.evidence) if found else [],
-        watch=WatchEntry(
-            facts=dict(watch.facts),
-            times_s=list(watch.times_s),
-            series={name: list(values) for name, values in watch.series.items()},
-        )
-        if watch and (finding or clause.headline)
-        else None,
-        neighbours=_neighbours(findings, clause, cell.part) if finding else {},
-        log=[one_line(line) for line in log_of(cell.part)] if finding else [],
-    )
-
-
-def _neighbours(findings: Findings, clause: Clause, part: Part) -> dict[str, dict[str, str]]:
-    """The clause's metric and its context on all GPUs of the node, side by side."""
-    rows: dict[str, dict[str, str]] = {}
-    for metric in (clause.metric, *clause.context):
-        values = findings.peers(metric, part)
-        if values:
-            rows[metric] = {name: one_line(show(value)) for name, value in values.items()}
-    return rows
-
-
-def _word(outcome: Outcome) -> OutcomeWord:
-    word: OutcomeWord = msgspec.convert(outcome.value, OutcomeWord)
-    return word
 
 
 def _basis(basis: str) -> Literal["hardware", "replay", "stand-in"]:

@@ -2,7 +2,8 @@
 
 `schema-1.json` beside this file is the JSON Schema of it, made from these types (a test keeps them equal).
 Every clause of the profile up to the level asked for stands in it once per expected part, with a word for its
-outcome; nothing here depends on which tests were collected.
+outcome; nothing here depends on which tests were collected. A thousand nodes make some hundred thousand of these cells,
+so a cell leaves out what it has nothing to say about, and what the profile or the node says stands there once.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ OutcomeWord = Literal[
     "OBSERVED",
 ]
 
+Judged = Literal["ACCEPTED", "REJECTED", "INCOMPLETE"]
+
 
 class Doc(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Base of all parts of the document."""
 
 
-class WatchEntry(Doc, frozen=True, kw_only=True):
+class WatchEntry(Doc, frozen=True, kw_only=True, gc=False):
     """What was watched on the part during the measurement: facts for people, series for plots."""
 
     facts: dict[str, str] = {}
@@ -38,16 +41,16 @@ class WatchEntry(Doc, frozen=True, kw_only=True):
     series: dict[str, list[float]] = {}
 
 
-class PartEntry(Doc, frozen=True, kw_only=True):
-    """One clause on one part.
+class PartEntry(Doc, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """One clause on one part; what is empty is left out of the JSON.
 
-    `line` is the one-line finding (set where the outcome is not PASS, OBSERVED or NOT APPLICABLE), `action` what to
-    do. `neighbours` are rows for the comparison block of a finding: metric -> part name -> shown value. `log` are the
-    last kernel-log lines about the part.
+    `line` is the one-line finding (set where the outcome is FAIL, NOT MEASURED or UNSTABLE), `action` what to do.
+    `neighbours` are rows for the comparison block of a finding: metric -> part name -> shown value. `log` are the last
+    kernel-log lines about the part. Neighbours, log and watch are evidence that stands in the raw outputs, too: of one
+    clause at most 144 failing and 144 other parts have them here.
     """
 
     part: str
-    label: str
     outcome: OutcomeWord
     shown: str = ""
     """The value as shown, without unit; "" where there is none."""
@@ -63,6 +66,17 @@ class PartEntry(Doc, frozen=True, kw_only=True):
     watch: WatchEntry | None = None
     neighbours: dict[str, dict[str, str]] = {}
     log: list[str] = []
+
+    @property
+    def node(self) -> str:
+        """The node it is, or is in."""
+        return self.part.rpartition("/gpu")[0] or self.part
+
+    @property
+    def label(self) -> str:
+        """For people: "node01" or "node01 GPU 3"."""
+        node, slash, index = self.part.rpartition("/gpu")
+        return f"{node} GPU {index}" if slash else self.part
 
 
 class ClauseEntry(Doc, frozen=True, kw_only=True):
@@ -103,8 +117,8 @@ class SuiteEntry(Doc, frozen=True, kw_only=True):
     clauses: list[ClauseEntry]
 
 
-class GpuEntry(Doc, frozen=True, kw_only=True):
-    """One expected GPU; fields are "" where nobody could say."""
+class GpuEntry(Doc, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """One expected GPU; what nobody could say is left out of the JSON."""
 
     part: str
     index: int
@@ -125,9 +139,23 @@ class GpuEntry(Doc, frozen=True, kw_only=True):
 
 
 class NodeEntry(Doc, frozen=True, kw_only=True):
-    """One expected node."""
+    """One expected node, with what its own clauses come to: the rule is that of the whole certificate.
+
+    Its `verdict` has the basis in it, as that of the certificate has; whoever takes over single nodes reads that.
+    """
 
     name: str
+    verdict: str = ""
+    judged: Judged = "INCOMPLETE"
+    level_reached: int = 0
+    outcomes: dict[str, int] = {}
+    """How many of its cells have which outcome."""
+    why: list[str] = []
+    """Why it is not ACCEPTED, worst first, a few lines."""
+    answered: bool = True
+    """False where nothing came from it: nobody has seen its GPUs, and what its cells lack is no fault of them."""
+    problem: str = ""
+    """Why what it says of itself is not complete."""
     host: str = ""
     """What the machine calls itself; `name` is what the site file calls it."""
     system: str = ""
@@ -167,7 +195,7 @@ class ExclusionEntry(Doc, frozen=True, kw_only=True):
     reason: str
 
 
-class EvidenceEntry(Doc, frozen=True, kw_only=True):
+class EvidenceEntry(Doc, frozen=True, kw_only=True, gc=False):
     """One raw output: the command that gave it, its size and digest; the file lies under `evidence/`."""
 
     sha256: str
@@ -197,7 +225,7 @@ class Certificate(Doc, frozen=True, kw_only=True):
     verdict: str = ""
     """The verdict as it stands everywhere: "ACCEPTED" is there only on basis hardware; a replay of the same says
     "REPLAY: would be ACCEPTED"."""
-    judged: Literal["ACCEPTED", "REJECTED", "INCOMPLETE"]
+    judged: Judged
     """What the clauses come to, whatever the basis; read it together with `basis`."""
     basis: Literal["hardware", "replay", "stand-in"]
     basis_note: str = ""
@@ -207,7 +235,7 @@ class Certificate(Doc, frozen=True, kw_only=True):
     finished: bool
     """False while the run goes on: what lies on disk then says INCOMPLETE."""
     why: list[str] = []
-    """Why it is not ACCEPTED, one line each, worst first."""
+    """Why it is not ACCEPTED, one line each, worst first; what several nodes share is one line."""
     do_next: list[str] = []
     started: str
     issued: str

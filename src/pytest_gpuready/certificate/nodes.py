@@ -25,6 +25,8 @@ def node_entries(findings: Findings, docs: Mapping[str, NodeFound]) -> list[Node
             driver=one_line(node.driver),
             cuda=one_line(node.cuda),
             virtual=one_line(node.virtual),
+            answered=_answered(docs.get(node.name)),
+            problem=_problem(findings, node.name, docs.get(node.name)),
             gpus=[_gpu(findings, slot, _nvlinks(docs.get(node.name), slot)) for slot in node.slots],
         )
         for node in findings.inventory.nodes
@@ -56,11 +58,22 @@ def _gpu(findings: Findings, slot: Slot, nvlinks: str) -> GpuEntry:
 
 def _pcie(findings: Findings, part: Part) -> str:
     """The link as it was under load; "" where nobody looked at it under load."""
-    generation = findings.found("pcie.link.generation", part, take=False)
-    width = findings.found("pcie.link.width", part, take=False)
+    generation = findings.found("pcie.link.generation", part)
+    width = findings.found("pcie.link.width", part)
     if isinstance(generation, Measurement) and isinstance(width, Measurement):
         return f"Gen{show(generation.value)} x{show(width.value)}"
     return ""
+
+
+def _answered(found: NodeFound | None) -> bool:
+    """False where no document came from a node: it could not be reached, or nothing there could answer."""
+    return bool(found and (found.node_doc or found.nvml_doc))
+
+
+def _problem(findings: Findings, name: str, found: NodeFound | None) -> str:
+    """Why what a node says of itself is not complete; said once where both documents lack for one reason."""
+    texts = (found.node, found.nvml) if found else (findings.inventory.problems.get(name, ""),)
+    return one_line("; ".join(dict.fromkeys(text for text in texts if isinstance(text, str) and text)))
 
 
 def _host(found: NodeFound | None) -> str:
