@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.hosts import Hosts, missing
+from tests.cluster.imitation import Imitation
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +30,29 @@ def hosts(cluster: Hosts) -> Iterator[Hosts]:
     """The hosts, and the test on their network."""
     with cluster.controller():
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def imitated(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Imitation]:
+    """Four hosts with hardware of their own, as far as the agent can see."""
+    if why := missing():
+        pytest.fail(why, pytrace=False)
+    cache = pytestconfig.cache
+    assert cache is not None
+    built = cache.mkdir("stand-in")
+    hosts = Imitation(tmp_path_factory.mktemp("imitation"), f"i{os.getpid() % 1_000_000}x", built=built)
+    try:
+        hosts.start()
+        yield hosts
+    finally:
+        hosts.stop()
+
+
+@pytest.fixture
+def imitation(imitated: Imitation) -> Iterator[Imitation]:
+    """The imitation cluster, and the test on its network."""
+    with imitated.controller():
+        yield imitated
 
 
 @pytest.fixture

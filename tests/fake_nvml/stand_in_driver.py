@@ -5,8 +5,13 @@ Nothing here is hardware. Every GPU's name says "stand-in", so that no document 
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
+import shutil
 import subprocess
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +77,39 @@ def build(folder: Path, *, version: str = VERSION, cuda: str = VERSION, old: boo
     return folder
 
 
+def built(kept: Path) -> Path:
+    """The folder that `build` makes with its defaults, made once for these sources and kept in `kept`."""
+    return _once(kept, "driver", HERE / "fake_nvml.c", Path(__file__), make=build)
+
+
+def preload(kept: Path, source: Path) -> Path:
+    """A library to preload, compiled once for this source and kept in `kept`."""
+    folder = _once(kept, source.stem, source, make=lambda folder: _gcc(folder / f"{source.stem}.so", [str(source)]))
+    return folder / f"{source.stem}.so"
+
+
+def _once(kept: Path, name: str, *sources: Path, make: Callable[[Path], object]) -> Path:
+    """The folder of what is made of these sources; several processes may ask for it at a time."""
+    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()
+    folder = kept / f"{name}-{digest[:16]}"
+    if not folder.exists():
+        kept.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".", dir=kept))
+        make(fresh)
+        with contextlib.suppress(OSError):  # somebody else was faster
+            fresh.rename(folder)
+        shutil.rmtree(fresh, ignore_errors=True)
+    return folder
+
+
 def _compile(folder: Path, library: str, version: str, sources: list[str]) -> None:
     out = folder / f"{library}.so.{version}"
-    soname = f"-Wl,-soname,{library}.so.1"
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", soname, "-o", str(out), *sources], check=True)
+    _gcc(out, [f"-Wl,-soname,{library}.so.1", *sources])
     (folder / f"{library}.so.1").symlink_to(out.name)
+
+
+def _gcc(out: Path, words: list[str]) -> None:
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", str(out), *words], check=True)
 
 
 def healthy(count: int = 8, version: str = VERSION) -> dict[str, str]:
