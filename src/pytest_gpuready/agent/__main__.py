@@ -3,6 +3,10 @@
 The real stdout is kept aside and file descriptor 1 points to stderr while the probe works: a library that prints
 cannot spoil the document. Exit code 0 means that a document was printed, also one that reports a problem.
 
+Where the controller gives a ticket (`agent.lease`), nothing is touched before the node is taken for its run; code 75
+and one line on stderr mean that another run has it. `lease release` and `lease renew` print nothing: the run has ended,
+or lets the node wait for its next command.
+
 Here only the standard library is imported: an import of anything else may hang on a broken machine or file system, and
 until `tie_to_controller` ran nothing would end this process with the one that started it.
 """
@@ -107,14 +111,46 @@ def tie_to_controller(grace_s: float = 0.0) -> None:
 def main(argv: Sequence[str]) -> int:
     """Run one probe and print its document. 0: printed; 2: called wrongly."""
     tie_to_controller(AROUND_GRACE_S if argv[:1] == ["around"] else 0.0)
-    from pytest_gpuready.model.agent_doc import encode  # noqa: PLC0415 - only now: see above
+    from pytest_gpuready.errors import LeaseError  # noqa: PLC0415 - only now: see above
+    from pytest_gpuready.model.agent_doc import DEADLINE, LEASE  # noqa: PLC0415 - see above
+
+    ticket, deadline = os.environ.pop(LEASE, ""), os.environ.pop(DEADLINE, "")
 
     probe, *arguments = argv or [""]
     run, fewest, most = PROBES.get(probe, (None, 0, 0))
     unknown = probe == "after" and not set(arguments) <= set(LOADED_LEVELS)
-    if run is None or unknown or not fewest <= len(arguments) <= most:
+    about_lease = bool(ticket) and probe == "lease" and arguments in (["release"], ["renew"])
+    if not about_lease and (run is None or unknown or not fewest <= len(arguments) <= most):
         print(f"gpuready agent: {USAGE}, found {' '.join(argv)!r}", file=sys.stderr)
         return 2
+    if not ticket:
+        _print(probe, arguments)
+        return 0
+    from pytest_gpuready.agent.lease import MUTE, REFUSED, SAYS, take_by  # noqa: PLC0415 - see above
+
+    try:
+        held = take_by(ticket, word=probe, deadline=deadline, boot=boot_id())
+    except LeaseError as error:
+        print(f"{SAYS}{error}", file=sys.stderr)
+        return REFUSED
+    if held.mute:
+        print(MUTE, file=sys.stderr)
+    if arguments == ["release"] and about_lease:
+        held.free()
+        return 0
+    try:
+        if not about_lease:
+            _print(probe, arguments)
+    finally:
+        held.end()
+    return 0
+
+
+def _print(probe: str, arguments: Sequence[str]) -> None:
+    """Run the probe and print its document on the real stdout."""
+    from pytest_gpuready.model.agent_doc import encode  # noqa: PLC0415 - see above
+
+    run = PROBES[probe][0]
     if probe == "after":  # what was seen after one level is no answer about another
         probe = f"after-{arguments[0]}"
     sys.stdout.flush()
@@ -123,7 +159,6 @@ def main(argv: Sequence[str]) -> int:
     line = encode(probe=probe, host=os.uname().nodename, boot_id=boot_id(), data=run(arguments)) + b"\n"
     with os.fdopen(out, "wb") as stream:
         stream.write(line)
-    return 0
 
 
 if __name__ == "__main__":

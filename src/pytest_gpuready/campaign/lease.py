@@ -1,102 +1,108 @@
-"""One acceptance run at a time on a machine: two would measure each other.
+"""The controller's side of the lease of a node (`agent.lease`): its own, its ticket, and how a refusal reads.
 
-The lease is an advisory lock on a file that says who holds it. It ends with the process that took it, however that
-ends; nothing has to be cleaned up.
+A run on the node itself has the lock for its whole life (`Lease`). A run from elsewhere gives a ticket to each of its
+agent commands (`ticket`), and lets the node go at its end (`release_command`); where it dies, the node is free after
+the ticket's `hold_s`. `renew_command` keeps a node that has to wait for others for longer than that.
+
+The name of a run is made of its user, its host and its directory: a run that was killed and is continued there gets
+its nodes back at once. That two do not write to one directory at the same time is the directory's own lock.
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import fcntl
 import getpass
-import json
+import hashlib
 import os
-import stat
-import tempfile
-import time
+import socket
 from pathlib import Path
-from typing import TextIO, cast
 
+from pytest_gpuready.agent.__main__ import boot_id
+from pytest_gpuready.agent.lease import REFUSED, SAYS, take
+from pytest_gpuready.agent.lease_file import Here, default_path
+from pytest_gpuready.agent.lease_record import HOLD_S, WAIT_S, Ticket, plain
 from pytest_gpuready.errors import LeaseError
+from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.model.agent_doc import LEASE
+from pytest_gpuready.model.command import PYTHON
 
+__all__ = ["Lease", "default_path", "refusal", "release_command", "renew_command", "ticket"]
 
-def default_path() -> Path:
-    """Where the lease of this machine lies: one place for all users of it."""
-    run_lock = Path("/run/lock")
-    return (run_lock if os.access(run_lock, os.W_OK) else Path(tempfile.gettempdir())) / "pytest-gpuready.lease"
+PATIENCE_S = 0.25
+"""How long a run on the node waits for somebody who only looks whether the node is free."""
+
+_ABOUT_LEASE_S = 20.0
+_SHOWN = 800
 
 
 class Lease:
     """The right to measure this machine, held until `release` or the end of the process."""
 
-    def __init__(self, path: Path, *, node: str, out: Path, wait_s: float = 0.0) -> None:
+    def __init__(self, path: Path, *, node: str, out: Path, wait_s: float = PATIENCE_S) -> None:
         """Take the lease.
 
         Raises:
             LeaseError: another run holds it and did not let go within `wait_s`; the line says who.
         """
-        self._file = _open(path)
-        deadline = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= deadline:
-                    holder = self._file.read(1000)
-                    self._file.close()
-                    raise LeaseError(
-                        f"{node}: expected the node free, found {_told(holder)}; wait for its end"
-                    ) from error
-                time.sleep(0.1)
-        self._say(
-            {
-                "pid": os.getpid(),
-                "user": _user(),
-                "since": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-                "out": str(out),
-            }
-        )
+        mine = _ticket(out, hold_s=0.0, wait_s=wait_s)
+        try:
+            self._held = take(mine, Here(path=path, boot=boot_id()))
+        except LeaseError as error:
+            raise LeaseError(f"{node}: {error}") from error
 
     def release(self) -> None:
         """Let others measure; the file stays, empty."""
-        self._say(None)
-        self._file.close()
-
-    def _say(self, holder: dict[str, object] | None) -> None:
-        """Write who holds it; a file of another user that may only be read keeps the lock and says nothing."""
-        if not self._file.writable():
-            return
-        self._file.seek(0)
-        self._file.truncate()
-        if holder:
-            json.dump(holder, self._file)
-        self._file.flush()
+        self._held.free()
 
 
-def _open(path: Path) -> TextIO:
-    """The lease file, to write if possible; a lock needs no more than reading."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        with contextlib.suppress(OSError):
-            os.fchmod(descriptor, 0o666)  # whoever measures this machine next may be another user
-        return _regular(path, descriptor, "r+")
-    except PermissionError:
-        pass
-    except OSError as error:
-        raise LeaseError(f"expected to open the lease {path}, found {error.strerror}; remove it") from error
-    try:
-        return _regular(path, os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW), "r")
-    except OSError as error:
-        raise LeaseError(f"expected to open the lease {path}, found {error.strerror}; correct its owner") from error
+def ticket(out: Path, *, hold_s: float = HOLD_S, wait_s: float = WAIT_S, path: str = "") -> dict[str, str]:
+    """The environment for all agent commands of the run that writes to this directory and holds its lock.
+
+    `path` is the lease file as the agent sees it, "" for the node's usual one.
+    """
+    return {LEASE: _ticket(out, hold_s=hold_s, wait_s=wait_s, path=path).text}
 
 
-def _regular(path: Path, descriptor: int, mode: str) -> TextIO:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise LeaseError(f"expected the lease {path} to be a file, found something else; remove it")
-    return cast("TextIO", os.fdopen(descriptor, mode, encoding="utf-8", errors="replace"))
+def release_command(node: str) -> Command:
+    """Lets the node go, for a transport that carries the ticket."""
+    return _about_lease(node, "release")
+
+
+def renew_command(node: str) -> Command:
+    """Keeps the node for another `hold_s`, for a transport that carries the ticket."""
+    return _about_lease(node, "renew")
+
+
+def refusal(result: CommandResult) -> str:
+    """Why the node refused this command: who holds it, since when and for how long; "" where it did not."""
+    command = result.command
+    if command.argv[0] != PYTHON or result.exit_code != REFUSED:
+        return ""
+    said = [line.removeprefix(SAYS) for line in result.stderr.splitlines() if line.startswith(SAYS)]
+    return f"{command.node}: {plain(said[-1], _SHOWN)}" if said else ""
+
+
+def _ticket(out: Path, *, hold_s: float, wait_s: float, path: str = "") -> Ticket:
+    host, where = socket.gethostname(), str(out.absolute())
+    name = "\0".join((str(os.getuid()), host, where))
+    return Ticket(
+        # A run that has the lock for its whole life shares the node with nobody, also not with one of its name.
+        run=hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+        if hold_s
+        else f"local-{os.getpid()}-{os.urandom(4).hex()}",
+        user=_user(),
+        host=host,
+        pid=os.getpid(),
+        since=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        out=str(out) if not hold_s else where,
+        hold_s=hold_s,
+        wait_s=wait_s,
+        path=path,
+    )
+
+
+def _about_lease(node: str, word: str) -> Command:
+    return Command(node=node, argv=(PYTHON, "-m", "pytest_gpuready.agent", "lease", word), timeout_s=_ABOUT_LEASE_S)
 
 
 def _user() -> str:
@@ -104,14 +110,3 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
-
-
-def _told(holder: str) -> str:
-    try:
-        said = json.loads(holder)
-        return (
-            f"an acceptance run of {said['user']} (pid {said['pid']}) since {said['since']}, "
-            f"which writes to {said['out']}"
-        )
-    except (ValueError, KeyError, TypeError):
-        return "another acceptance run"

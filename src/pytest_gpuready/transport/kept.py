@@ -12,15 +12,15 @@ import math
 import secrets
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.model.agent_doc import TIED
 from pytest_gpuready.model.command import PYTHON
 from pytest_gpuready.transport import LostError
+from pytest_gpuready.transport.agent_environment import agent_environment
 from pytest_gpuready.transport.agent_zip import OLDEST, AgentZip
 from pytest_gpuready.transport.keeper import FLUSH_S
 from pytest_gpuready.transport.progress_lines import ProgressLines
@@ -58,16 +58,24 @@ class Request:
     """By when a node that was reached has said the end of it, whatever happens to the command."""
 
 
-def request(command: Command, *, python: str, agent: AgentZip | None, patience_s: float, max_bytes: int) -> Request:
-    """How a node is asked for this command; an agent command carries the agent."""
+def request(
+    command: Command,
+    *,
+    python: str,
+    agent: AgentZip | None,
+    patience_s: float,
+    max_bytes: int,
+    environment: Mapping[str, str] | None = None,
+) -> Request:
+    """How a node is asked for this command; an agent command carries the agent and is given the environment."""
     word = f"gpuready-{secrets.token_hex(8)}"
     is_agent = command.argv[0] == PYTHON
     argv = (python, *command.argv[1:]) if is_agent else command.argv
     limits = (command.timeout_s, command.grace_s, patience_s, max_bytes)
-    environment = {"PYTHONSAFEPATH": "1", TIED: "1"}
+    variables = agent_environment(command, environment or {})
     carry = (len(agent.data), agent.sha256, OLDEST) if is_agent and agent else None
     # ascii: words that are no text travel as the surrogates that the node turns back into the same bytes.
-    call = f"\nmain({word!a}, {argv!a}, limits={limits!r}, environment={environment!a}, carry={carry!r})\n"
+    call = f"\nmain({word!a}, {argv!a}, limits={limits!r}, environment={variables!a}, carry={carry!r})\n"
     source = (_SOURCE + call).encode("utf-8")
     ends_s = command.timeout_s + command.grace_s + 2 * patience_s
     words = ["timeout", "-k", str(KILL_AFTER_S), str(math.ceil(ends_s + FLUSH_S + SLACK_S)), python, "-I", "-S", "-c"]

@@ -16,14 +16,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.model.agent_doc import TIED
 from pytest_gpuready.model.command import PYTHON
 from pytest_gpuready.transport import Ended, Interrupted, one_by_one
+from pytest_gpuready.transport.agent_environment import agent_environment
 from pytest_gpuready.transport.progress_lines import ProgressLines
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -48,10 +48,17 @@ class Local:
     """The transport for the machine that pytest runs on."""
 
     def __init__(
-        self, *, max_bytes: int = MAX_BYTES, grace_s: float = GRACE_S, progress: Progress | None = None
+        self,
+        *,
+        max_bytes: int = MAX_BYTES,
+        grace_s: float = GRACE_S,
+        environment: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
     ) -> None:
+        """`environment` are further variables for agent commands."""
         self._max_bytes = max_bytes
         self._grace_s = grace_s
+        self._environment = dict(environment or {})
         self._progress: Progress = progress or (lambda _command, _said: None)
         self._running: list[_Running] = []
 
@@ -94,7 +101,7 @@ class Local:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                env={**os.environ, "PYTHONSAFEPATH": "1", TIED: "1"},
+                env={**os.environ, **agent_environment(command, self._environment)},
             )
         except OSError as error:
             raise TransportError(
