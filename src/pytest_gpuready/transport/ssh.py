@@ -26,7 +26,7 @@ import importlib.util
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pytest_gpuready.errors import TransportError
@@ -64,6 +64,7 @@ class Ssh:
         topology: Path | None = None,
         max_bytes: int = MAX_BYTES,
         patience_s: float = GRACE_S,
+        environment: Mapping[str, str] | None = None,
         progress: Progress | None = None,
         agent: Callable[[], AgentZip] = agent_zip,
     ) -> None:
@@ -71,7 +72,7 @@ class Ssh:
 
         `config` is an ssh_config instead of the user's own, `options` further words for ssh, `python` the node's
         interpreter, `fanout` how many nodes at a time, `topology` ClusterShell's file of gateways. `patience_s` is how
-        long what should have ended may take to do so.
+        long what should have ended may take to do so, `environment` further variables for agent commands.
 
         Raises:
             TransportError: ClusterShell or ssh is not installed here, or one of the files is not there.
@@ -96,6 +97,7 @@ class Ssh:
         self._python = python
         self._max_bytes = max_bytes
         self._patience_s = patience_s
+        self._environment = dict(environment or {})
         self._progress: Progress = progress or (lambda _command, _said: None)
         self._agent = agent
         self._running: list[FanOut] = []
@@ -184,6 +186,7 @@ class Ssh:
                     agent=self._agent() if command.argv[0] == PYTHON else None,
                     patience_s=self._patience_s,
                     max_bytes=self._max_bytes,
+                    environment=self._environment,
                 )
             kept.append(
                 Kept(
