@@ -1,8 +1,9 @@
 """A cluster of four GPU nodes that is none: hosts as in `hosts`, each with hardware of its own as the agent sees it.
 
 Every host is a bare-metal machine to whoever looks from inside: its own sysfs (PCI bus, system serial), /proc/driver,
-CPU description, boot id, kernel log and driver libraries, whose GPUs are called "stand-in". What the agent reads there
-is all true of that host, so level 1 of the profile h200-sxm holds on each; what a fault changes it changes on one.
+CPU description, boot id, kernel log, /run/lock and driver libraries, whose GPUs are called "stand-in". What the agent
+reads there is all true of that host, so level 1 of the profile h200-sxm holds on each; what a fault changes it changes
+on one.
 
 How it is done: in the mount namespace of a host a few mounts lie over what the kernel shows, from files in the host's
 folder. /sys is a tree of that folder whose other entries are links to the real one. Files are written in place, never
@@ -48,6 +49,7 @@ exec {python} "$@"
 """
 """An agent command at a time, and before one of them the changes that wait."""
 
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -71,8 +73,9 @@ class Imitation(Hosts):
         libraries = driver.built(self.built)
         for number, name in enumerate(self.names):
             folder = self.folder / name
-            for inner in ("bin", "kernel", "proc-driver/nvidia", "later"):
+            for inner in ("bin", "kernel", "proc-driver/nvidia", "lock"):
                 (folder / inner).mkdir(parents=True)
+            (folder / "lock").chmod(0o1777)
             (folder / "bin" / "python3").symlink_to(PYTHON)
             shutil.copytree(libraries, folder / "lib", symlinks=True)
             _write_sysfs(folder / "sys", number, self.gpus)
@@ -208,14 +211,13 @@ class Imitation(Hosts):
             self._restart(name)
 
     def full_disk(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Not a byte more fits into /tmp, /var/tmp and /dev/shm."""
+        """Not a byte more fits into /tmp, /var/tmp, /dev/shm and /run/lock."""
         full = "mount -t tmpfs -o size=16k full {0}; head -c 100000 /dev/zero >{0}/full 2>&- || test -s {0}/full"
-        return self._without_tmp(name, *(full.format(place) for place in ("/var/tmp", "/dev/shm", "/tmp")))
+        return self._over_tmp(name, full, *TEMPORARY, "/run/lock")
 
     def read_only_tmp(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Nothing can be written in /tmp, /var/tmp and /dev/shm."""
-        ro = "mount --bind {0} {0}; mount -o remount,bind,ro {0}"
-        return self._without_tmp(name, *(ro.format(place) for place in ("/var/tmp", "/dev/shm", "/tmp")))
+        return self._over_tmp(name, "mount --bind {0} {0}; mount -o remount,bind,ro {0}", *TEMPORARY)
 
     # --- faults of the agent ------------------------------------------------------------------------------------------
 
@@ -247,15 +249,15 @@ class Imitation(Hosts):
             python.symlink_to(PYTHON)
 
     @contextlib.contextmanager
-    def _without_tmp(self, name: str, *mounts: str) -> Iterator[None]:
-        """Something lies over /tmp, and the cluster's own folder, which may be in there, over that."""
+    def _over_tmp(self, name: str, mount: str, *places: str) -> Iterator[None]:
+        """Something lies over these places, and the cluster's own folder, which may be in one of them, over that."""
         keep = f"exec 9<{self.folder}"
         back = f"mkdir -p {self.folder} 2>&- || :; mount -c --rbind /proc/self/fd/9 {self.folder}"
-        self.shell(name, "; ".join((keep, *mounts, back)))
+        self.shell(name, "; ".join((keep, *map(mount.format, places), back)))
         try:
             yield
         finally:
-            self.shell(name, f"umount -R -l {self.folder}; umount -l /tmp; umount -l /dev/shm; umount -l /var/tmp")
+            self.shell(name, "; ".join(f"umount -R -l {place}" for place in (self.folder, *places)))
 
     def _restart(self, name: str) -> None:
         pid = self.pid_of_sshd(name)
@@ -283,6 +285,7 @@ mount --bind {folder}/proc-driver /proc/driver
 mount --bind {folder}/cpuinfo /proc/cpuinfo
 mount --bind {folder}/boot_id /proc/sys/kernel/random/boot_id
 mount --bind {folder}/kmsg /dev/kmsg
+mount --bind {folder}/lock /run/lock
 mount --bind {folder}/bin {bin}
 """
 
