@@ -4,6 +4,9 @@ FAIL is a failure, NOT MEASURED and UNSTABLE are errors, NOT APPLICABLE is skipp
 counts only what is in the file must not turn green by omission: so NOT TESTED stands in it as an error too, and the
 case `certificate` is an error unless the run is ACCEPTED. Nor must it turn red by what counts neither way:
 a clause that is not required is skipped, and says so, where it would be a failure or an error.
+
+Dashboards break on a hundred thousand cases. From 5,000 cells on there is one case per clause and *node*, named by
+both; it is as bad as the worst of its parts, says how many have which outcome, and spells out each that is not well.
 """
 
 from __future__ import annotations
@@ -14,8 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from pytest_gpuready.certificate.document import Certificate, ClauseEntry
+from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
+from pytest_gpuready.certificate.folded import folded
 
+CASES_AT_MOST = 5000
+"""Cells of a certificate up to which each has a case of its own."""
+_RANK = {"failure": 0, "error": 1, "": 2, "skipped": 3}
+"""Of several parts the worst counts; a case is skipped only where all of them are."""
 _NOT_XML = re.compile("[^\\t\\n\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 _CHILD = {
     "FAIL": "failure",
@@ -36,8 +44,9 @@ class _Case:
 
 def junit(certificate: Certificate) -> bytes:
     """The JUnit document (the `testsuites` layout that Jenkins and GitLab read), UTF-8."""
+    cases_of = _cases if certificate.counts.cells <= CASES_AT_MOST else _cases_of_nodes
     suites = [
-        (suite.title, [case for clause in suite.clauses for case in _cases(suite.title, clause)])
+        (suite.title, [case for clause in suite.clauses for case in cases_of(suite.title, clause)])
         for suite in certificate.suites
     ]
     suites.append(("Certificate", [_verdict(certificate)]))
@@ -55,6 +64,8 @@ def junit(certificate: Certificate) -> bytes:
 def _suite(certificate: Certificate, title: str, cases: list[_Case]) -> str:
     node = certificate.nodes[0] if certificate.nodes else None
     host = (node.host or node.name) if node else "unknown"
+    if len(certificate.nodes) > 1:
+        host = folded((node.name for node in certificate.nodes), 4)
     profile = certificate.profile
     properties = (
         ("gpuready.verdict", certificate.verdict),
@@ -98,9 +109,7 @@ def _cases(suite: str, clause: ClauseEntry) -> list[_Case]:
     limit = _property("unit", clause.unit) + _property("limit", clause.limit) + _property("source", clause.source)
     cases = []
     for part in clause.parts:
-        kind, message = _CHILD.get(part.outcome, ""), part.line or f"{part.outcome}: {part.reason}"
-        if kind and not clause.required and kind != "skipped":
-            kind, message = "skipped", f"not required: {message}"
+        kind, message = _kind(clause, part)
         text = (
             f'    <testcase classname="{name}" name="{_attribute(f"{clause.id}[{part.part}]")}" time="0">\n'
             "      <properties>\n"
@@ -112,6 +121,46 @@ def _cases(suite: str, clause: ClauseEntry) -> list[_Case]:
         )
         cases.append(_Case(kind, text))
     return cases
+
+
+def _cases_of_nodes(suite: str, clause: ClauseEntry) -> list[_Case]:
+    """The cases of a clause, one for each node."""
+    name = _attribute(f"gpuready.{suite}")
+    nodes: dict[str, list[PartEntry]] = {}
+    for part in clause.parts:
+        nodes.setdefault(part.node, []).append(part)
+    first = _property("clause", clause.id) + _property("metric", clause.metric)
+    limit = _property("limit", clause.limit)
+    cases = []
+    for node, parts in nodes.items():
+        told = [(*_kind(clause, part), part) for part in parts]
+        kind = min((kind for kind, _, _ in told), key=_RANK.__getitem__)
+        counts = Counter(part.outcome for part in parts)
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+        child = ""
+        if kind:
+            bad = [(message, part) for own, message, part in told if own == kind]
+            others = [message for own, message, _ in told if own not in (kind, "", "skipped")]
+            lines = dict.fromkeys([*(m for m, _ in bad[1:] if m != bad[0][0]), *others, *bad[0][1].log])
+            child = _child(kind, bad[0][0], tuple(lines))
+        text = (
+            f'    <testcase classname="{name}" name="{_attribute(f"{clause.id}[{node}]")}" time="0">\n'
+            "      <properties>\n"
+            f"{first}{_property('outcome', outcomes)}{limit}"
+            "      </properties>\n"
+            f"{child}"
+            "    </testcase>\n"
+        )
+        cases.append(_Case(kind, text))
+    return cases
+
+
+def _kind(clause: ClauseEntry, part: PartEntry) -> tuple[str, str]:
+    """What a cell counts as ("" where it passed), and what is said about it."""
+    kind, message = _CHILD.get(part.outcome, ""), part.line or f"{part.outcome}: {part.reason}"
+    if kind and not clause.required and kind != "skipped":
+        return "skipped", f"not required: {message}"
+    return kind, message
 
 
 def _property(name: str, text: str) -> str:
