@@ -35,6 +35,14 @@ HYPERVISORS = (
 # Names that also stand on bare-metal instances: they name a hypervisor, they do not prove one.
 NO_PROOF = ("Amazon EC2", "Google Compute Engine", "Alibaba Cloud ECS", "OpenStack")
 
+NODE = "GPUREADY_NODE"
+"""Environment variable of a pod: the node that it runs on. Its own host name is that of the pod."""
+
+
+def hostname(environment: Mapping[str, str] = os.environ) -> str:
+    """What the machine calls itself; in a pod the name of the node, as Kubernetes wrote it there."""
+    return environment.get(NODE) or os.uname().nodename
+
 
 def dmi(sys: Path = SYS) -> tuple[str, str, str]:
     """Vendor, product and serial of the system; "" each where the machine has no DMI or does not let us read it."""

@@ -12,7 +12,7 @@ from pytest_gpuready.agent.dcgm import installed
 from pytest_gpuready.agent.driver_files import module_version
 from pytest_gpuready.agent.environment import conf_files, settings
 from pytest_gpuready.agent.kernel_log import kernel_log
-from pytest_gpuready.agent.machine import container, dmi, memory_mib, virtual
+from pytest_gpuready.agent.machine import container, dmi, hostname, memory_mib, virtual
 from pytest_gpuready.agent.pci import gpus, visible, word
 from pytest_gpuready.model.agent_doc import KernelLog, NodeDoc
 
@@ -23,7 +23,7 @@ def node(root: Path = Path("/"), environment: Mapping[str, str] = os.environ, lo
     vendor, product, serial = dmi(sysfs)
     found = gpus(sysfs)
     return NodeDoc(
-        hostname=os.uname().nodename,
+        hostname=hostname(environment),
         kernel=word(proc / "sys/kernel/osrelease") or os.uname().release,
         system_vendor=vendor,
         system_product=product,
