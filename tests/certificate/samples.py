@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from pytest_gpuready.certificate.build import ruled
 from pytest_gpuready.certificate.document import (
     Certificate,
     ClauseEntry,
@@ -28,6 +29,7 @@ from pytest_gpuready.certificate.document import (
     SuiteEntry,
     WatchEntry,
 )
+from pytest_gpuready.certificate.rule import Asked
 from pytest_gpuready.certificate.sentences import sentences, titles
 from pytest_gpuready.model import Clause, Profile
 from pytest_gpuready.model.units import show
@@ -593,6 +595,8 @@ def _certificate(
         "assumptions": ["inlet air as found", "no other tenant on the node"],
         **more,
     }
+    cells = [(c, p) for s in entries for c in s.clauses for p in c.parts]
+    asked = Asked(level=2, finished=True, profile=profile.name, levels=frozenset((1, 2)))
     return Certificate(
         number="GR-4143222309d1",
         judged=status,  # type: ignore[arg-type]
@@ -605,7 +609,7 @@ def _certificate(
         site=SiteEntry(
             name="site.yaml", sha256="59" * 32, provider="Provider", customer="Customer", agreement="agreement 0042"
         ),
-        nodes=nodes,
+        nodes=ruled(nodes, cells, asked, "hardware"),
         exclusions=[ExclusionEntry(clause=c, reason=r) for c, r in excluded.items()],
         suites=entries,
         counts=Counts(clauses=len(profile.clauses), cells=sum(outcomes.values()), outcomes=dict(outcomes)),

@@ -8,6 +8,7 @@ from datetime import MAXYEAR, timedelta
 from pytest_gpuready.certificate import words
 from pytest_gpuready.certificate.document import Certificate, NodeEntry
 from pytest_gpuready.certificate.findings import without_verdict
+from pytest_gpuready.certificate.folded import folded
 from pytest_gpuready.certificate.words import NBSP
 
 Pairs = list[tuple[str, str]]
@@ -16,7 +17,7 @@ Pairs = list[tuple[str, str]]
 def nodes_text(certificate: Certificate) -> str:
     names = [words.clean(node.name, 60) for node in certificate.nodes]
     if len(names) > 3:
-        return f"{len(names)} nodes, {names[0]} to {names[-1]}"
+        return f"{words.grouped(len(names))} nodes, {folded(names, 6)}"
     return words.listed(names) or "no node"
 
 
@@ -120,3 +121,48 @@ def environment(certificate: Certificate) -> tuple[list[tuple[NodeEntry, Pairs]]
     nodes.sort(key=lambda pair: order[id(pair[0])])
     made_by = [] if certificate.product in {f"{key} {text}" for key, text in rest.items()} else [certificate.product]
     return nodes, [*rest.items(), *(("made by", product) for product in made_by)]
+
+
+SAME_ROWS_AT_MOST = 40
+SAME_VALUES_AT_MOST = 4
+
+
+def same_environment(certificate: Certificate) -> tuple[list[tuple[str, list[tuple[str, str]]]], Pairs]:
+    """The environment of several nodes: name -> (value, nodes) pairs, the commonest value first, and that of the
+    machine that judged. What is each node's own (boot id, serial, what it calls itself) stands in certificate.json.
+    """
+    values: dict[str, dict[str, list[str]]] = {}
+
+    def add(name: str, text: str, node: str) -> None:
+        if text:
+            values.setdefault(name, {}).setdefault(text, []).append(node)
+
+    for node in certificate.nodes:
+        for name, text in (
+            ("System", node.system),
+            ("Kernel", node.kernel),
+            ("Driver", node.driver),
+            ("CUDA", node.cuda),
+            ("Virtual machine", node.virtual),
+        ):
+            add(name, text, node.name)
+    names = {node.name for node in certificate.nodes}
+    judging = []
+    for key, text in certificate.environment.items():
+        node_name, space, name = key.partition(" ")
+        if space and node_name in names:
+            if name != "kernel":
+                add(name, text, node_name)
+        else:
+            judging.append((key, text))
+    made_by = [] if certificate.product in {f"{key} {text}" for key, text in judging} else [certificate.product]
+    rows = []
+    for name, found in list(values.items())[:SAME_ROWS_AT_MOST]:
+        ordered = sorted(found.items(), key=lambda item: -len(item[1]))
+        told = [
+            (text, "" if len(nodes) == len(names) else folded(nodes, 8)) for text, nodes in ordered[:SAME_VALUES_AT_MOST]
+        ]
+        rest = ordered[SAME_VALUES_AT_MOST:]
+        told += [(f"and {len(rest)} more values", folded([n for _, nodes in rest for n in nodes], 4))] if rest else []
+        rows.append((name, told))
+    return rows, [*judging[:SAME_ROWS_AT_MOST], *(("made by", product) for product in made_by)]

@@ -96,6 +96,7 @@ def by_outcome(certificate: Certificate, outcome: str) -> list[Finding]:
 
     What missing parts left unmeasured is one finding, whatever the single clauses say about it.
     """
+    many = len(certificate.nodes) > 1
     absent = absences(certificate) if outcome == "NOT MEASURED" else {}
     groups: dict[tuple[str, str], list[_Cell]] = {}
     for clause, part in cells(certificate):
@@ -104,11 +105,18 @@ def by_outcome(certificate: Certificate, outcome: str) -> list[Finding]:
         if part.part in absent:
             key = (_PRESENT, absent[part.part][1].shown)
         elif outcome in _BY_REASON:
-            key = ("", part.reason.removeprefix(f"{part.label}: "))
+            key = ("", _cause(part, many))
         else:
             key = (clause.id, "")
         groups.setdefault(key, []).append((clause, part))
-    return [_finding(outcome, group, absent, len(certificate.nodes) > 1) for group in groups.values()]
+    return [_finding(outcome, group, absent, many) for group in groups.values()]
+
+
+def _cause(part: PartEntry, many: bool) -> str:
+    """What equal causes have in common: the reason without the part it names; of several nodes, wherever it names it."""
+    if not many:
+        return part.reason.removeprefix(f"{part.label}: ")
+    return part.reason.replace(part.label, "").replace(part.node, "")
 
 
 def _finding(outcome: str, group: list[_Cell], absent: dict[str, _Cell], many: bool) -> Finding:
@@ -154,9 +162,13 @@ def _required_only(finding: Finding) -> Finding | None:
 def led(found: list[Finding]) -> list[tuple[Finding, tuple[Finding, ...]]]:
     """Findings with those that probably follow from them: later failures of the same suite on the same parts."""
     leads: list[tuple[Finding, list[Finding]]] = []
+    failures: list[tuple[Finding, list[Finding]]] = []
     for finding in found:
-        lead = next((pair for pair in leads if _follows(pair[0], finding)), None)
-        if lead is None:
+        lead = next((pair for pair in failures if _follows(pair[0], finding)), None)
+        if lead is None and finding.outcome == "FAIL":
+            failures.append((finding, []))
+            leads.append(failures[-1])
+        elif lead is None:
             leads.append((finding, []))
         else:
             lead[1].append(finding)
@@ -164,9 +176,10 @@ def led(found: list[Finding]) -> list[tuple[Finding, tuple[Finding, ...]]]:
 
 
 def _follows(lead: Finding, finding: Finding) -> bool:
-    both_failed = lead.outcome == finding.outcome == "FAIL"
+    """Of two failures."""
     same_suite = lead.clause.id.rpartition("-")[0] == finding.clause.id.rpartition("-")[0]
-    return both_failed and same_suite and set(lead.parts) == set(finding.parts)
+    alike = finding.outcome == "FAIL" and same_suite and len(lead.cells) == len(finding.cells)
+    return alike and set(lead.parts) == set(finding.parts)
 
 
 def also_failing(finding: Finding, others: list[Finding]) -> list[str]:

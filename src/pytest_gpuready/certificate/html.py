@@ -13,16 +13,23 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pytest_gpuready.certificate import facts, page, plots, tables, uncovered, words
-from pytest_gpuready.certificate.diagnostics import diagnoses
+from pytest_gpuready.certificate import facts, page, peers_figure, plots, tables, uncovered, words
+from pytest_gpuready.certificate.diagnostics import Diagnosis, diagnoses
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
-from pytest_gpuready.certificate.findings import by_outcome, cells, counted, findings, led
+from pytest_gpuready.certificate.findings import Finding, by_outcome, cells, counted, findings, led
+from pytest_gpuready.certificate.fleet import fleet
+from pytest_gpuready.certificate.outliers import spreads
 from pytest_gpuready.model.units import show
 
 WATCHES_AT_MOST = 24
 """Small multiples drawn on one page; parts with a finding come first, the table under them has all."""
 
 ENVIRONMENTS_AT_MOST = 64
+CELLS_AT_MOST = 5000
+"""Cells of several nodes that the page shows one by one; of more it shows the worst and counts the rest."""
+DIAGNOSED_AT_MOST = 24
+"""Findings over several nodes with their evidence on the page, the worst first."""
+UNTESTED_AT_MOST = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,27 +45,48 @@ class Watched:
 
 
 def render(certificate: Certificate) -> str:
-    """The whole page. It says what the document says and decides nothing."""
+    """The whole page, of one node or of several. It says what the document says and decides nothing."""
     many = len(certificate.nodes) > 1
     found = findings(certificate)
+    if not many:
+        context = _context(certificate, found, diagnoses(certificate, found))
+        return _environment().get_template("page.html").render(context)
+    whole = certificate.counts.cells <= CELLS_AT_MOST
+    context = _context(certificate, found, diagnoses(certificate, found[:DIAGNOSED_AT_MOST]), whole=whole)
+    peers = spreads(certificate)
+    context |= {
+        "fleet": fleet(certificate, found, peers),
+        "whole": whole,
+        "spreads": peers,
+        "same_environment": facts.same_environment(certificate),
+        "untested": context["untested"][:UNTESTED_AT_MOST],
+        "untested_more": max(len(context["untested"]) - UNTESTED_AT_MOST, 0),
+    }
+    return _environment().get_template("fleet.html").render(context)
+
+
+def _context(
+    certificate: Certificate, found: list[Finding], diagnosed: list[Diagnosis], *, whole: bool = True
+) -> dict[str, Any]:
+    """What the templates lay out; cell by cell only where the page has room for the `whole`."""
+    many = len(certificate.nodes) > 1
     band = page.band(certificate)
     failing = {part.part for _, part in cells(certificate) if part.outcome == "FAIL"}
     watched = _watched(certificate)
-    diagnosed = diagnoses(certificate, found)
     rows_of_page_one = page.promised(certificate, many)
     suites = []
     for suite in certificate.suites:
         rows = [tables.row(clause, many) for clause in suite.clauses]
-        suites.append((suite, rows, tables.matrices(rows)))
+        suites.append((suite, rows, tables.matrices(rows) if whole else []))
     counts = counted(certificate)
-    node_environments, judging_environment = facts.environment(certificate)
-    context: dict[str, Any] = {
+    node_environments, judging_environment = ([], []) if many else facts.environment(certificate)
+    return {
         "c": certificate,
         "many": many,
         "hardware": certificate.basis == "hardware",
         "band": band,
         "footer": f"{facts.nodes_text(certificate)} - {certificate.number} - {band.short} - basis {band.basis}",
-        "triad": page.triad(certificate, found, many),
+        "triad": None if many else page.triad(certificate, found, many),
         "facts": facts.facts(certificate),
         "measured": facts.measured(certificate),
         "findings": found,
@@ -72,7 +100,7 @@ def render(certificate: Certificate) -> str:
         "exclusions": uncovered.exclusions(certificate),
         "failing": failing,
         "files": {entry.sha256: entry.file for entry in certificate.evidence},
-        "gpu_tables": [tables.gpu_table(node) for node in certificate.nodes],
+        "gpu_tables": [tables.gpu_table(node) for node in certificate.nodes] if whole else [],
         "suites": suites,
         "counts_text": words.listed([f"{words.grouped(counts[o])} {o}" for o in words.WORST_FIRST if counts.get(o)], 9),
         "watched": watched,
@@ -84,14 +112,13 @@ def render(certificate: Certificate) -> str:
         "where": lambda part: page.where_text(certificate, part),
         "watch_figure": _WatchFigures(certificate, many),
     }
-    return _environment().get_template("page.html").render(context)
 
 
 def _other_why(certificate: Certificate) -> list[str]:
     """Reasons that are not the outcome of a cell ("the profile has no clause of level 4"): those stand as findings."""
     if certificate.judged == "ACCEPTED":
         return []
-    told = tuple(f"{clause.id} {part.outcome} on " for clause, part in cells(certificate))
+    told = tuple({f"{clause.id} {part.outcome} on " for clause, part in cells(certificate)})
     lines = [line for line in certificate.why if not line.startswith(told)]
     return [line for line in lines if certificate.finished or line != "the run has not ended"]
 
@@ -180,6 +207,8 @@ def _environment() -> Environment:
         ceiling=_ceiling,
         clip=lambda text, bound: text if isinstance(text, Markup) else words.clean(str(text), bound),
         count=words.count_text,
+        decimals=words.decimals,
+        grouped=words.grouped,
         css=lambda text: Markup(words.css_string(text)),  # noqa: S704 - css_string leaves no sign that ends a string
         fail_text=page.fail_text,
         finding_title=page.finding_title,
@@ -211,6 +240,8 @@ def _environment() -> Environment:
         bullet=plots.bullet,
         boxes=plots.boxes,
         strip=plots.strip,
+        peers_strip=peers_figure.peers_strip,
+        far_text=peers_figure.far_text,
         counts_sentence=plots.counts_sentence,
         span_text=plots.span_text,
     )

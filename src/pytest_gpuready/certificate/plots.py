@@ -26,13 +26,13 @@ LEFT = Markup(' preserveAspectRatio="xMinYMid meet"')
 STRIP_SIZE = Markup(' width="210" height="40"')
 
 
-def _shape(template: str, *numbers: object) -> Markup:
+def shape(template: str, *numbers: object) -> Markup:
     """A constant piece of SVG with numbers and words put in, every one of them escaped; numbers with one decimal."""
     put_in = (f"{n:.1f}" if isinstance(n, float) else escape(n) for n in numbers)
     return Markup(template.format(*put_in))  # noqa: S704 - the template is constant, what is put in is escaped
 
 
-def _figure(width: float, height: float, sentence: str, body: Markup, extra: Markup = NO_EXTRA) -> Markup:
+def drawn(width: float, height: float, sentence: str, body: Markup, extra: Markup = NO_EXTRA) -> Markup:
     head = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}"').format(
         f"{width:g}", f"{height:g}", words.clean(sentence, 300)
     )
@@ -61,21 +61,21 @@ def bullet(clause: ClauseEntry, many: bool) -> Markup:
 
     wrong = (0.0, x(bound)) if clause.at_least is not None else (x(bound), 260.0)
     failing = part.outcome == "FAIL"
-    marks = _shape('<rect x="0" y="3" width="260" height="16" class="band" opacity=".55"/>')
-    marks += _shape('<rect x="{}" y="3" width="{}" height="16" class="band"/>', wrong[0], wrong[1] - wrong[0])
-    marks += _shape('<rect x="0" y="8" width="{}" height="6" class="{}"/>', x(value), "dotbad" if failing else "bar")
+    marks = shape('<rect x="0" y="3" width="260" height="16" class="band" opacity=".55"/>')
+    marks += shape('<rect x="{}" y="3" width="{}" height="16" class="band"/>', wrong[0], wrong[1] - wrong[0])
+    marks += shape('<rect x="0" y="8" width="{}" height="6" class="{}"/>', x(value), "dotbad" if failing else "bar")
     if len(clause.parts) > 1:
         ticks = sorted({round(x(v), 1) for _, v in words.numbers(clause)})
         path = "".join(f"M{tick:.1f} 5.5v11" for tick in ticks)
-        marks += _shape('<path d="{}" class="tick" vector-effect="non-scaling-stroke"/>', path)
-    marks += _shape('<path d="M{} 0v22" class="lim" vector-effect="non-scaling-stroke"/>', x(bound))
-    marks += _shape('<path d="M259.5 0v22" class="ceil1" vector-effect="non-scaling-stroke"/>')
+        marks += shape('<path d="{}" class="tick" vector-effect="non-scaling-stroke"/>', path)
+    marks += shape('<path d="M{} 0v22" class="lim" vector-effect="non-scaling-stroke"/>', x(bound))
+    marks += shape('<path d="M259.5 0v22" class="ceil1" vector-effect="non-scaling-stroke"/>')
     sentence = (
         f"{clause.headline or clause.id}: worst {words.value_text(clause, part)} {words.unit_text(clause.unit)} on "
         f"{words.part_text(part.part, many)}, limit {words.limit_text(clause)}, "
         f"ceiling {words.grouped(ceiling, 1)}"
     )
-    return _figure(260, 22, sentence, marks, STRETCHED)
+    return drawn(260, 22, sentence, marks, STRETCHED)
 
 
 def boxes(parts: Sequence[PartEntry], many: bool) -> Markup:
@@ -97,13 +97,13 @@ def boxes(parts: Sequence[PartEntry], many: bool) -> Markup:
         frames[frame] = frames.get(frame, "") + f"M{left:.1f} {top:.1f}h{side:.1f}v{tall:.1f}h-{side:.1f}z"
         x, y = left + (side - glyph) / 2, top + (tall - glyph) / 2
         use = '<use href="#{}" x="{}" y="{}" width="{}" height="{}" class="{}i">'
-        glyphs += _shape(use, word.glyph, x, y, glyph, glyph, word.css)
+        glyphs += shape(use, word.glyph, x, y, glyph, glyph, word.css)
         if not alike:
-            glyphs += _shape("<title>{}: {}</title>", words.part_text(part.part, many), word.outcome)
+            glyphs += shape("<title>{}: {}</title>", words.part_text(part.part, many), word.outcome)
         glyphs += Markup("</use>")
-    marks = Markup("").join(_shape('<path d="{}" class="{}"/>', path, css) for css, path in frames.items()) + glyphs
+    marks = Markup("").join(shape('<path d="{}" class="{}"/>', path, css) for css, path in frames.items()) + glyphs
     height = 22.0 if rows == 1 else rows * (tall + 2.4) + 0.6
-    return _figure(200, height, counts_sentence(parts, many), marks, LEFT)
+    return drawn(200, height, counts_sentence(parts, many), marks, LEFT)
 
 
 def counts_sentence(parts: Sequence[PartEntry], many: bool) -> str:
@@ -146,9 +146,9 @@ def strip(clause: ClauseEntry, many: bool) -> Markup:
     marks = Markup("")
     if bound is not None:
         left, right = (4.0, x(bound)) if clause.at_least is not None else (x(bound), 206.0)
-        marks += _shape('<rect x="{}" y="6" width="{}" height="18" class="hatch"/>', left, right - left)
+        marks += shape('<rect x="{}" y="6" width="{}" height="18" class="hatch"/>', left, right - left)
     median = statistics.median(values)
-    marks += _shape('<path d="M4 24H206" class="ax"/><path d="M{} 3V24" class="med"/>', x(median))
+    marks += shape('<path d="M4 24H206" class="ax"/><path d="M{} 3V24" class="med"/>', x(median))
     level: dict[int, int] = {}
     places = words.decimals(clause)
     for part, value in found:
@@ -164,25 +164,25 @@ def strip(clause: ClauseEntry, many: bool) -> Markup:
         css, name = ("bad", f"\u2715 {name}") if worst[0].outcome == "FAIL" else ("tb", name)
         labels = [(x(worst[1]), name, css)]
     if bound is not None:
-        marks += _shape('<path d="M{} 2V24" class="lim"/>', x(bound))
+        marks += shape('<path d="M{} 2V24" class="lim"/>', x(bound))
         labels.append((x(bound), words.grouped(bound, places), ""))
     for at, said, look in _apart(labels):
-        marks += _shape('<text x="{}" y="36" class="t9 mid {}">{}</text>', at, look, said)
+        marks += shape('<text x="{}" y="36" class="t9 mid {}">{}</text>', at, look, said)
     ends = f"{words.grouped(min(values), places)} to {words.grouped(max(values), places)}"
     unit = f" {words.unit_text(clause.unit)}" if clause.unit else ""
     where = "no limit"
     if clause.limit:
         where = f"worst on {words.part_text(worst[0].part, many)}, limit {words.limit_text(clause)}"
     sentence = f"{clause.id}: {len(values)} parts at {ends}{unit}, median {words.grouped(median, places)}, {where}"
-    return _figure(210, 40, sentence, marks, STRIP_SIZE)
+    return drawn(210, 40, sentence, marks, STRIP_SIZE)
 
 
 def _dot(title: str, outcome: str, x: float, y: float, *, worst: bool) -> Markup:
     if outcome == "FAIL":
-        shape = '<g><title>{}</title><path d="M{} {}l6 6m0 -6l-6 6" class="cross"/></g>'
-        return _shape(shape, title, x - 3, y - 3)
+        cross = '<g><title>{}</title><path d="M{} {}l6 6m0 -6l-6 6" class="cross"/></g>'
+        return shape(cross, title, x - 3, y - 3)
     css, radius = ("dotw", 3.4) if worst else ("dot", 2.8)
-    return _shape('<circle cx="{}" cy="{}" r="{}" class="{}"><title>{}</title></circle>', x, y, radius, css, title)
+    return shape('<circle cx="{}" cy="{}" r="{}" class="{}"><title>{}</title></circle>', x, y, radius, css, title)
 
 
 def _apart(labels: list[tuple[float, str, str]]) -> list[tuple[float, str, str]]:
@@ -272,20 +272,20 @@ def watch(title: str, note: str, entry: WatchEntry, shared: Panels, *, failing: 
     height = 20 + tall * len(own) + 14
     end = max((t for t in entry.times_s if words.number(t) is not None), default=0.0) or 1.0
     head = ("\u2715 " if failing else "") + title
-    marks = _shape('<text x="0" y="11"><tspan class="{}">{}</tspan> {}</text>', "bad" if failing else "tb", head, note)
+    marks = shape('<text x="0" y="11"><tspan class="{}">{}</tspan> {}</text>', "bad" if failing else "tb", head, note)
     for place, one in enumerate(own):
         base = 20 + tall * (place + 1) - 5
-        marks += _shape('<text x="26" y="{}" class="end t10">{}</text>', base - 9, one.short or one.name[:6])
-        marks += _shape('<path d="M30 {}H176" class="grid"/>', base)
+        marks += shape('<text x="26" y="{}" class="end t10">{}</text>', base - 9, one.short or one.name[:6])
+        marks += shape('<path d="M30 {}H176" class="grid"/>', base)
         scale = (146 / end, (tall - 10) / shared.tops[one.column])
         points = [(30 + scale[0] * max(t, 0), base - scale[1] * max(v, 0)) for t, v in _samples(entry, one)]
         if points:
-            marks += _shape('<path d="{}" class="ln1"/>', _path(points, one.steps))
-        marks += _shape('<text x="236" y="{}" class="end t10">{}</text>', base - 9, span_text(one, entry, unit=False))
-    marks += _shape('<text x="30" y="{}" class="t9">0</text>', height - 5)
-    marks += _shape('<text x="176" y="{}" class="t9 end">{}</text>', height - 5, f"{end:.1f}{words.NBSP}s")
+            marks += shape('<path d="{}" class="ln1"/>', _path(points, one.steps))
+        marks += shape('<text x="236" y="{}" class="end t10">{}</text>', base - 9, span_text(one, entry, unit=False))
+    marks += shape('<text x="30" y="{}" class="t9">0</text>', height - 5)
+    marks += shape('<text x="176" y="{}" class="t9 end">{}</text>', height - 5, f"{end:.1f}{words.NBSP}s")
     said = ", ".join(f"{one.name.lower()} {span_text(one, entry)}" for one in own)
-    return _figure(236, height, f"{title} while it was measured: {said}", marks)
+    return drawn(236, height, f"{title} while it was measured: {said}", marks)
 
 
 def _samples(entry: WatchEntry, series: Series) -> list[tuple[float, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,8 +44,8 @@ class Row:
 def row(clause: ClauseEntry, many: bool, *, headline: bool = False) -> Row:
     """The view of one clause; `headline` for page one, where a clause with a ceiling gets a bullet."""
     parts = clause.parts
-    outcome = min(map(words.said, parts), key=words.rank, default="NOT TESTED")
-    spread = [(o, sum(words.said(p) == o for p in parts)) for o in words.WORST_FIRST]
+    counts = Counter(map(words.said, parts))
+    outcome = min(counts, key=words.rank, default="NOT TESTED")
     same = len({(words.said(p), p.shown, p.detail, p.reason) for p in parts}) <= 1
     worst = _worst(clause, outcome)
     figure = "" if len(parts) < 2 else "boxes"
@@ -58,7 +59,7 @@ def row(clause: ClauseEntry, many: bool, *, headline: bool = False) -> Row:
     return Row(
         clause=clause,
         outcome=outcome,
-        others=tuple((o, n) for o, n in spread if n and o != outcome),
+        others=tuple((o, counts[o]) for o in words.WORST_FIRST if counts[o] and o != outcome),
         worst=worst,
         same=same and figure != "strip",
         value=value,
