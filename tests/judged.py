@@ -25,13 +25,14 @@ def judged(directory: Path, recording: Path, *, level: int = 2) -> Certificate:
     records: dict[tuple[str, str], list[Record]] = {}
     for clause in run.profile.up_to(level):
         for part in run.inventory.parts(clause.per):
-            blocker = run.findings.blocked_by(clause.level, run.inventory.node(part.node))
-            waits = None if blocker else run.findings.waits_for(clause, run.inventory.node(part.node))
+            blocker = run.taking.blocked_by(clause.level, run.inventory.node(part.node))
+            waits = None if blocker else run.taking.waits_for(clause, run.inventory.node(part.node))
             if waits:
                 said = Record(outcome="NOT TESTED", reason=f"waits for {waits[0].id} on {waits[1].label}")
             elif blocker:
                 said = Record(outcome="NOT TESTED", reason=f"blocked by {blocker[0].id} on {blocker[1].label}")
             else:
+                run.taking.take(clause, part)
                 said = Record(outcome=run.findings.verdict(clause, part).outcome.value)
             records[clause.id, part.name] = [said]
     try:

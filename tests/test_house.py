@@ -15,7 +15,7 @@ SRC = Path(__file__).parents[1] / "src" / "pytest_gpuready"
 ROOMS = (
     ("accept",),
     ("plugin",),
-    ("driving", "again", "fixtures", "hookspecs", "screen"),
+    ("driving", "judging", "grouped", "again", "fixtures", "hookspecs", "screen"),
     ("acceptance",),
     ("cli",),
     ("certificate",),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import socket
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +12,13 @@ import msgspec
 
 from pytest_gpuready import __version__
 from pytest_gpuready.campaign.findings import Findings
+from pytest_gpuready.campaign.first import ask_all, ask_here, hold_to_site, read_first
 from pytest_gpuready.campaign.lease import Lease, default_path
-from pytest_gpuready.campaign.progress import Progress, Screen, Shown
+from pytest_gpuready.campaign.progress import Screen
+from pytest_gpuready.campaign.reach import Reach, reach
 from pytest_gpuready.campaign.run import Identity, Run, ended, join_run, open_run
 from pytest_gpuready.campaign.store import Store, Taken, key_of
+from pytest_gpuready.campaign.taking import Taking
 from pytest_gpuready.certificate import background
 from pytest_gpuready.certificate.build import Facts, Record, build
 from pytest_gpuready.certificate.document import Certificate
@@ -26,12 +27,11 @@ from pytest_gpuready.certificate.junit import junit
 from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.nodes import node_entries
 from pytest_gpuready.certificate.opening import header_lines, long_s, seen
-from pytest_gpuready.errors import GpuReadyError, InventoryError, StoreError, TransportError
+from pytest_gpuready.errors import InventoryError, StoreError
 from pytest_gpuready.files import write_together
-from pytest_gpuready.inventory import NodeFound, Site, applies, choose_profile, load_site, node_name, resolve
-from pytest_gpuready.model import CommandResult, Inventory, Node, Part, Profile
-from pytest_gpuready.model.agent_doc import KernelLog, NodeDoc, NvmlDoc
-from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
+from pytest_gpuready.inventory import Site, applies, choose_profile, resolve
+from pytest_gpuready.model import Inventory, Part, Profile
+from pytest_gpuready.model.agent_doc import KernelLog
 from pytest_gpuready.probes import Probe
 from pytest_gpuready.probes.after import LOADED_LEVELS, AfterProbe
 from pytest_gpuready.probes.copies import CopiesProbe, TogetherProbe
@@ -41,9 +41,7 @@ from pytest_gpuready.probes.nvml import NvmlProbe
 from pytest_gpuready.probes.soak import refused, seconds, told
 from pytest_gpuready.profiles import load
 from pytest_gpuready.transport import Transport
-from pytest_gpuready.transport.local import Local
-from pytest_gpuready.transport.recording import Recording
-from pytest_gpuready.transport.replay import BUILT_IN, Replay
+from pytest_gpuready.transport.replay import Replay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +53,9 @@ class Settings:
     site: Path | None = None
     profile: str = ""
     replay: str = ""
+    nodes: str = ""
+    """The nodes to reach, "node[001-512]"; "" for those of the site file, or this machine."""
+    transport: str = ""
     record: Path | None = None
     keep_going: bool = False
     level: int | None = None
@@ -82,14 +83,20 @@ class Acceptance:
         """
         self.settings = settings
         self._logs: dict[str, KernelLog | None] = {}
-        transport = self._transport(screen)
-        declared = settings.site or (transport.site if isinstance(transport, Replay) else None)
-        self.site: Site | None = load_site(declared) if declared else None
-        name = self._node_name(transport)
-        local = not isinstance(transport, Replay) and not settings.joined and not settings.only_collected
-        self._lease = Lease(default_path(), node=name, out=settings.out) if local else None
+        self.reach: Reach = reach(
+            nodes=settings.nodes,
+            transport=settings.transport,
+            site=settings.site,
+            replay=settings.replay,
+            record=settings.record,
+            joined=settings.joined,
+            screen=screen,
+        )
+        self.site: Site | None = self.reach.site
+        here = not (self.reach.remote or settings.replay or settings.joined or settings.only_collected)
+        self._lease = Lease(default_path(), node=self.reach.names[0], out=settings.out) if here else None
         try:
-            self._open(transport, name)
+            self._open(self.reach)
         except BaseException:
             self.close()
             raise
@@ -177,60 +184,43 @@ class Acceptance:
 
     # --- opening -------------------------------------------------------------------------------------------------
 
-    def _transport(self, screen: Screen | None) -> Transport:
-        settings = self.settings
-        if settings.replay:
-            if settings.record:
-                raise InventoryError("expected --gpuready-replay or --gpuready-record, found both; record a real node")
-            return Replay(BUILT_IN.get(settings.replay) or Path(settings.replay))
-        if not settings.record:
-            return _local(screen)
-        if not settings.joined and (settings.record / "recording.json").exists():
-            raise InventoryError(f"expected no recording in {settings.record} yet, found one; choose another directory")
-        return Recording(_local(screen), settings.record, site=settings.site)
-
-    def _node_name(self, transport: Transport) -> str:
-        if not isinstance(transport, Replay):
-            return node_name(self.site, socket.gethostname())
-        recorded = transport.meta.nodes
-        if len(recorded) != 1:
-            raise TransportError(
-                f"expected one recorded node in {transport.directory}, found {len(recorded)}; record one a directory"
-            )
-        name = node_name(self.site, recorded[0])
-        if name not in recorded:
-            raise InventoryError(
-                f"expected node {name} of the site file in the recording, found {', '.join(recorded)}; "
-                "declare that node, or leave the site file out"
-            )
-        return name
-
-    def _open(self, transport: Transport, name: str) -> None:
+    def _open(self, reach: Reach) -> None:
         settings, site = self.settings, self.site
         self._probes: list[Probe] = [
             NodeProbe(site.environment if site else {}),
             NvmlProbe(),
             CopiesProbe(),
         ]
-        store = Store(settings.out, transport)
-        bare = Node(name=name, slots=())
+        firsts = self._probes[:2]
+        store = Store(settings.out, reach.transport)
         if settings.joined:
-            fresh = {key: store.read(key) or Taken() for key in (key_of(p.name, name) for p in self._probes[:2])}
+            keys = [key_of(probe.name, name) for probe in firsts for name in reach.names]
+            first = read_first(firsts, reach.names, {key: store.read(key) or Taken() for key in keys})
+        elif reach.remote:
+            first = ask_all(firsts, reach.names, reach.transport, site)
         else:
-            fresh = _take_first(self._probes[:2], bare, transport)
-        self._node_docs = {name: _found(fresh, name)}
+            first = ask_here(firsts, reach.names[0], reach.transport)
         option = settings.profile or None
-        profile = choose_profile(site, option, self._node_docs)
+        profile = choose_profile(site, option, first.docs)
+        hold_to_site(first, firsts, site, profile)
+        self._node_docs = first.docs
         self.profile: Profile = profile or load("base")
         self._probes.append(TogetherProbe(self.profile))
         self._probes += dcgm_probes(self.profile, seconds(settings.burn))
         self._probes += [AfterProbe(level, self.profile) for level in LOADED_LEVELS]
         self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)
-        self.basis, self.basis_note = self._basis(transport)
+        self.basis, self.basis_note = self._basis(reach.transport)
         default = site.level if site and site.level else settings.default_level or self._highest_level()
         self.level = settings.level or max(default, settings.named_level)
         self.findings = Findings(store=store, probes=self._probes, profile=self.profile, inventory=self.inventory)
-        self._assume(*self._differences(name))
+        self.taking = Taking(
+            store=store,
+            findings=self.findings,
+            keep_going=settings.keep_going,
+            unreached=first.unreached,
+            gives_up=reach.remote,
+        )
+        self._assume(*filter(None, (reach.left_out, *self._differences())))
         if settings.burn:
             if why := refused(settings.burn, self.inventory, self.level):
                 raise InventoryError(why)
@@ -242,7 +232,7 @@ class Acceptance:
             settings.out,
             store=store,
             identity=self._identity(),
-            fresh=fresh,
+            fresh=first.taken,
             findings=self.findings,
             probes=self._probes,
             anew=settings.record is not None,
@@ -268,12 +258,13 @@ class Acceptance:
         self.inventory = dataclasses.replace(self.inventory, assumptions=(*self.inventory.assumptions, *lines))
         self.findings.inventory = self.inventory
 
-    def _differences(self, name: str) -> list[str]:
+    def _differences(self) -> list[str]:
         """What was asked for or found otherwise than the site file says, to be printed beside the assumptions."""
-        said = []
-        doc = self._node_docs[name].node_doc
-        if doc and doc.hostname != name:
-            said.append(f"{name} calls itself {one_line(doc.hostname)[:64]}")
+        said = [
+            f"{node.name} calls itself {one_line(node.host)[:64]}"
+            for node in self.inventory.nodes
+            if node.host not in ("", node.name)
+        ]
         agreed = self.site.level if self.site else 0
         if agreed and self.settings.level and self.settings.level != agreed:
             asked = self.settings.level
@@ -303,63 +294,6 @@ class Acceptance:
             basis=f"{self.basis} {self.basis_note}".strip(),
             burn=self.settings.burn,
         )
-
-
-def _local(screen: Screen | None) -> Transport:
-    """This machine, with a screen for what takes long."""
-    if screen is None:
-        return Local()
-    progress = Progress(screen)
-    return Shown(Local(progress=progress.said), progress)
-
-
-def _take_first(probes: Sequence[Probe], node: Node, transport: Transport) -> dict[str, Taken]:
-    """The inventory's commands, side by side: neither needs the other. Ctrl-C ends them at once."""
-    taken: dict[str, Taken] = {}
-
-    def take(probe: Probe) -> None:
-        try:
-            result = Taken(results=[transport.run(probe.command(node, node.part))])
-        except TransportError as error:
-            result = Taken(problem=str(error))
-        taken[key_of(probe.name, node.name)] = result
-
-    threads = [threading.Thread(target=take, args=(probe,), daemon=True) for probe in probes]
-    for thread in threads:
-        thread.start()
-    try:
-        while any(thread.is_alive() for thread in threads):
-            for thread in threads:
-                thread.join(timeout=0.05)
-    except KeyboardInterrupt:
-        transport.stop()
-        raise
-    nothing = Taken(problem=f"{node.name}: expected an answer, found that it could not be asked; start pytest again")
-    return {key: taken.get(key, nothing) for key in (key_of(p.name, node.name) for p in probes)}
-
-
-def _found(fresh: Mapping[str, Taken], node: str) -> NodeFound:
-    """Both documents of a node, or one line each that says why there is none."""
-    try:
-        result = _result(fresh, "node", node)
-        boot_id = envelope(result, "node").boot_id
-        node_found: NodeDoc | str = node_doc(result)
-    except GpuReadyError as error:
-        node_found, boot_id = str(error), ""
-    try:
-        nvml_found: NvmlDoc | str = nvml_doc(_result(fresh, "nvml", node))
-    except GpuReadyError as error:
-        nvml_found = str(error)
-    return NodeFound(node=node_found, nvml=nvml_found, boot_id=boot_id)
-
-
-def _result(fresh: Mapping[str, Taken], probe: str, node: str) -> CommandResult:
-    taken = fresh[key_of(probe, node)]
-    if taken.problem or not taken.results:
-        raise TransportError(
-            taken.problem or f"{node}: expected what {probe} printed, found nothing; start pytest again"
-        )
-    return taken.results[0]
 
 
 def _now() -> str:

@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,13 +21,14 @@ from pytest_gpuready.acceptance import Acceptance, Settings
 from pytest_gpuready.again import command_again
 from pytest_gpuready.certificate.build import Record
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
-from pytest_gpuready.certificate.lines import finding_line, one_line
+from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.summary import finding_block, summary_lines
 from pytest_gpuready.certificate.words import STOPPED
-from pytest_gpuready.errors import GpuReadyError, LeaseError, OutOfSpec, StoreError
+from pytest_gpuready.errors import GpuReadyError, LeaseError, StoreError
+from pytest_gpuready.grouped import Group, decode, groups
 from pytest_gpuready.judge import Found
-from pytest_gpuready.model import Clause, Outcome, Part, Verdict
-from pytest_gpuready.model.units import show
+from pytest_gpuready.judging import CLAUSE, Judging, parts_of
+from pytest_gpuready.model import Clause, Outcome, Part
 from pytest_gpuready.profiles.metrics import AFTER_LOAD
 from pytest_gpuready.screen import screen_of
 from pytest_gpuready.transport.replay import BUILT_IN
@@ -36,9 +37,6 @@ INCOMPLETE = 20
 USAGE = 4
 DEFAULT_LEVEL = "GPUREADY_DEFAULT_LEVEL"
 """Environment variable of whoever started pytest: the level where neither -m nor the site file names one."""
-CLAUSE = pytest.StashKey[Clause]()
-VERDICT = pytest.StashKey[Verdict]()
-BLOCKED = pytest.StashKey[str]()
 _SHOWN_FINDINGS = 20
 
 
@@ -49,10 +47,6 @@ class _NoCall:
 
 
 _NO_CALL = _NoCall()
-
-
-class NotMeasuredError(GpuReadyError):
-    """A clause has no measurement on this part; the text is the finding's line."""
 
 
 def open_driving(config: pytest.Config, level: int | None) -> Driving:
@@ -114,6 +108,8 @@ def _settings(config: pytest.Config, level: int | None, folder: Path | None) -> 
         site=path("site"),
         profile=str(local_profile) if profile and local_profile.is_file() else profile,
         replay=replay if not replay or replay in BUILT_IN else str(Path(config.invocation_params.dir, replay)),
+        nodes=said("nodes"),
+        transport=said("transport"),
         record=None if folder else path("record"),
         burn=said("burn"),
         keep_going=bool(option.gpuready_keep_going or config.getini("gpuready_keep_going")),
@@ -141,6 +137,7 @@ class Driving:
         self._records: dict[tuple[str, str], list[Record]] = defaultdict(list)
         self._trouble = ""
         self._headed = False
+        self.judging = Judging(config, acceptance)
 
     def header(self) -> list[str]:
         """The header lines, once."""
@@ -151,10 +148,11 @@ class Driving:
 
     # --- collection ----------------------------------------------------------------------------------------------
 
-    def parts(self, marker: pytest.Mark) -> tuple[Part, ...]:
-        """The expected parts that a clause is judged on; none where the profile has no such clause."""
+    def parts(self, marker: pytest.Mark, fixtures: Sequence[str]) -> list[Part | Group]:
+        """The expected parts that a clause is judged on, or groups of them; none without such a clause."""
         clause = self.acceptance.profile.clause(_clause_id(marker))
-        return self.acceptance.inventory.parts(clause.per) if clause else ()
+        inventory = self.acceptance.inventory
+        return groups(inventory, inventory.parts(clause.per), fixtures) if clause else []
 
     def adopt(self, item: pytest.Item, marker: pytest.Mark) -> None:
         """Give a clause test its clause, and see that suite and profile agree about its level."""
@@ -180,15 +178,29 @@ class Driving:
         items.sort(key=_place)
         return dropped
 
-    # --- one test ------------------------------------------------------------------------------------------------
+    # --- tests -------------------------------------------------------------------------------------------------------
 
     def measured(self, item: pytest.Item, part: Part) -> Found:
         """See the fixture of this name."""
         __tracebackhide__ = True
+        with self._noted(item):
+            return self.judging.measured(item, part)
+
+    def call(self, item: pytest.Function) -> bool | None:
+        """Call a clause test that stands for several parts; None for any other test."""
+        __tracebackhide__ = True
+        if CLAUSE not in item.stash:
+            return None
+        with self._noted(item):
+            return self.judging.call(item)
+
+    @contextlib.contextmanager
+    def _noted(self, item: pytest.Item) -> Iterator[None]:
         try:
-            return self._measured(item, part)
+            yield
         except KeyboardInterrupt:
-            self._interrupted(item.stash[CLAUSE], part)
+            for part in parts_of(item):
+                self._interrupted(item.stash[CLAUSE], part)
             raise
 
     def _interrupted(self, clause: Clause, part: Part) -> None:
@@ -201,102 +213,25 @@ class Driving:
                     said = Record(outcome=Outcome.NOT_TESTED.value, reason="its measurement was interrupted")
                     self._records[other.id, near.name].append(said)
 
-    def _measured(self, item: pytest.Item, part: Part) -> Found:
-        __tracebackhide__ = True
-        acceptance, clause = self.acceptance, item.stash[CLAUSE]
-        findings = acceptance.findings
-        node = acceptance.inventory.node(part.node)
-        reason = findings.not_applicable(clause, node)
-        if reason:
-            pytest.skip(f"NOT APPLICABLE: {reason}")
-        if not acceptance.settings.keep_going and (blocker := findings.blocked_by(clause.level, node)):
-            item.stash[BLOCKED] = f"blocked by {blocker[0].id} on {blocker[1].label}"
-            pytest.skip(f"NOT TESTED: {item.stash[BLOCKED]}")
-        if waits := findings.waits_for(clause, node):
-            item.stash[BLOCKED] = f"waits for {waits[0].id} on {waits[1].label}, which does not hold"
-            pytest.skip(f"NOT TESTED: {item.stash[BLOCKED]}")
-        found = findings.found(clause.metric, part)
-        verdict = findings.verdict(clause, part)
-        if verdict.outcome in (Outcome.NOT_MEASURED, Outcome.UNSTABLE):
-            item.stash[VERDICT] = verdict
-            raise NotMeasuredError(finding_line(acceptance.inventory, clause, part, found, verdict))
-        return found
-
-    def require(self, item: pytest.Item, part: Part, found: Found) -> None:
-        """See the fixture of this name."""
-        __tracebackhide__ = True
-        acceptance, clause = self.acceptance, item.stash[CLAUSE]
-        if (found.metric, found.part) != (clause.metric, part.name):
-            raise NotMeasuredError(
-                f"{clause.id}: expected {clause.metric} of {part.name} to judge, found {found.metric} of {found.part}; "
-                "correct the test"
-            )
-        verdict = acceptance.findings.judge(clause, part, found)
-        item.stash[VERDICT] = verdict
-        self._config.hook.pytest_gpuready_verdict(verdict=verdict)
-        if verdict.outcome is Outcome.FAIL:
-            raise OutOfSpec(finding_line(acceptance.inventory, clause, part, found, verdict))
-
-    def before_report(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        """Write what this phase of a clause test said into the item's properties, before its report is made."""
-        clause = item.stash.get(CLAUSE, None)
-        if clause is None:
-            return
-        part: Part = item.callspec.params["part"]  # type: ignore[attr-defined]
-        verdict = item.stash.get(VERDICT, None)
-        excinfo = call.excinfo
-        if excinfo is None:
-            if call.when != "call" or verdict is None:
-                return
-            word, reason = verdict.outcome.value, verdict.reason
-        elif isinstance(excinfo.value, (OutOfSpec, NotMeasuredError)) and verdict is not None:
-            word, reason = verdict.outcome.value, verdict.reason
-        elif isinstance(excinfo.value, pytest.skip.Exception):
-            word = Outcome.NOT_TESTED.value
-            reason = item.stash.get(BLOCKED, f"skipped: {excinfo.value.msg}")
-        else:
-            word, reason = "ERROR", f"{excinfo.typename}: {excinfo.value}"
-        properties: list[tuple[str, object]] = [
-            ("gpuready.clause", clause.id),
-            ("gpuready.part", part.name),
-            ("gpuready.outcome", word),
-            ("gpuready.reason", one_line(reason)),
-        ]
-        if verdict is not None and verdict.value is not None:
-            properties.append(("gpuready.value", show(verdict.value, clause.unit)))
-        if clause.limit:
-            properties += [("gpuready.limit", str(clause.limit)), ("gpuready.source", str(clause.limit.source))]
-        mine = {name for name, _ in properties} | {"gpuready.value"}
-        item.user_properties[:] = [p for p in item.user_properties if p[0] not in mine] + properties
-
-    def after_report(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-        """A clause that returned without judging fails; a finding is shown as its line, not as a traceback."""
-        if CLAUSE not in item.stash:
-            return
-        if report.when == "call" and report.passed and VERDICT not in item.stash:
-            report.outcome = "failed"
-            report.longrepr = (
-                f"{item.stash[CLAUSE].id}: expected a verdict, found none; the test returned without require"
-            )
-        elif call.excinfo is not None and isinstance(call.excinfo.value, (OutOfSpec, NotMeasuredError)):
-            report.longrepr = str(call.excinfo.value)
-            if not item.stash[CLAUSE].required:
-                # It stands on the certificate and counts neither way, so it must not set the exit code.
-                report.outcome = "skipped"
-                report.wasxfail = f"not required: {call.excinfo.value}"
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect what tests said, here or in a worker."""
         said = {str(name): str(value) for name, value in report.user_properties}
         if "gpuready.outcome" not in said:
             return
-        key = (said["gpuready.clause"], said["gpuready.part"])
-        if report.when == "teardown":
-            if report.failed:
-                self._records[key].append(Record(outcome="ERROR", reason="the test broke in its tear-down"))
+        if report.when == "teardown" and not report.failed:
             return
-        if report.when == "call" or not report.passed:
-            self._records[key].append(Record(outcome=said["gpuready.outcome"], reason=said["gpuready.reason"]))
+        if report.when == "setup" and report.passed:
+            return
+        clause, part = said["gpuready.clause"], said["gpuready.part"]
+        told = {part: Record(outcome=said["gpuready.outcome"], reason=said["gpuready.reason"])}
+        if "gpuready.cells" in said:
+            told = {
+                one.part.name: Record(outcome=one.outcome, reason=one.reason)
+                for one in decode(part, said["gpuready.cells"])
+            }
+        for name, record in told.items():
+            broken = Record(outcome="ERROR", reason="the test broke in its tear-down")
+            self._records[clause, name].append(broken if report.when == "teardown" else record)
 
     # --- the end -------------------------------------------------------------------------------------------------
 

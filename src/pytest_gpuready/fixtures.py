@@ -15,6 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_gpuready.acceptance import Acceptance
     from pytest_gpuready.driving import Driving
+    from pytest_gpuready.grouped import Group
     from pytest_gpuready.judge import Found
     from pytest_gpuready.model import Inventory, Part, Profile, Slot
 
@@ -41,9 +42,14 @@ def inventory(acceptance: Acceptance) -> Inventory:
 
 @pytest.fixture
 def part(request: pytest.FixtureRequest) -> Part:
-    """The expected part that this test is about; parametrised over expected, never over discovered parts."""
-    parameter: Part = request.param
-    return parameter
+    """The expected part that this test is about; parametrised over expected, never over discovered parts.
+
+    With many nodes a test stands for all parts of a node and is called once for each.
+    """
+    about: Part | Group = request.param
+    if hasattr(about, "parts"):
+        return about.parts[0]
+    return about
 
 
 @pytest.fixture
@@ -74,6 +80,6 @@ def require(request: pytest.FixtureRequest, part: Part) -> Callable[[Found], Non
 
     def judge_now(found: Found) -> None:
         __tracebackhide__ = True
-        driving.require(item, part, found)
+        driving.judging.require(item, part, found)
 
     return judge_now

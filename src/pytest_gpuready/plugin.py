@@ -39,6 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     ini: tuple[tuple[str, str, str], ...] = (
         ("site", "FILE", "site file: what is expected (default: a plain node is assumed, and said so)"),
         ("profile", "NAME|FILE", "profile: what is promised (default: the one for the PCI id that is found)"),
+        ("nodes", "NODESET", "nodes to reach, node[001-512] (default: those of the site file, or this machine)"),
+        ("transport", "NAME", "how they are reached: local, ssh, slurm or kubernetes (default: as the site file says)"),
         ("record", "DIR", "keep every command's output in DIR, to be replayed"),
         ("burn", "TIME", "soak: 4h or 90m, shared by DCGM's arithmetic, power and memory tests; belongs to level 4"),
         ("out", "DIR", "run directory: certificate, evidence, store (default: gpuready-out)"),
@@ -83,13 +85,13 @@ def _asked_level(config: pytest.Config) -> int | None:
 
 def _options_given(config: pytest.Config) -> bool:
     option = config.option
-    named = ("site", "profile", "record", "burn", "out", "replay")
+    named = ("site", "profile", "nodes", "transport", "record", "burn", "out", "replay")
     return any(getattr(option, f"gpuready_{n}") is not None for n in named) or option.gpuready_keep_going
 
 
 def _ini_given(config: pytest.Config) -> bool:
     """The same in ini: enough to open a run for workers, who cannot open one when they meet a clause."""
-    names = ("site", "profile", "record", "burn", "keep_going")
+    names = ("site", "profile", "nodes", "transport", "record", "burn", "keep_going")
     return any(config.getini(f"gpuready_{name}") for name in names) or config.getini("gpuready_out") != OUT
 
 
@@ -143,11 +145,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if FAILED in config.stash:
         return
     try:
-        parts = _drive(config).parts(marker)
+        parts = _drive(config).parts(marker, metafunc.fixturenames)
     except pytest.exit.Exception as stop:
         config.stash[FAILED] = stop  # said once, when collection has ended: in here it would read as broken tests
         return
     metafunc.parametrize("part", parts, ids=[p.name for p in parts], indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
+    """Call a clause test that stands for several parts of a node once for each of them."""
+    driving = pyfuncitem.config.stash.get(DRIVING, None)
+    return driving.call(pyfuncitem) if driving else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -182,9 +191,9 @@ def pytest_runtest_makereport(
     driving = item.config.stash.get(DRIVING, None)
     if driving is None:
         return (yield)
-    driving.before_report(item, call)
+    driving.judging.before_report(item, call)
     report = yield
-    driving.after_report(item, call, report)
+    driving.judging.after_report(item, call, report)
     return report
 
 

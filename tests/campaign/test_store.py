@@ -36,11 +36,18 @@ class Unreachable:
         raise TransportError(f"{command.node}: expected an answer, found none; check the network")
 
 
+def results(store: Store, key: str) -> list[CommandResult]:
+    taken = store.read(key)
+    return taken.results if taken else []
+
+
 def test_a_scope_is_measured_once(tmp_path: Path) -> None:
     """The second to ask reads what the first measured, also in another store on the same directory."""
     transport = Counting()
-    first = Store(tmp_path, transport).take("k", COMMAND)
-    assert Store(tmp_path, transport).take("k", COMMAND) == first
+    first, second = Store(tmp_path, transport), Store(tmp_path, transport)
+    first.take({"k": COMMAND})
+    second.take({"k": COMMAND})
+    assert second.read("k") == first.read("k")
     assert transport.ran == 1
 
 
@@ -48,22 +55,28 @@ def test_retests_are_added_up_to_the_number_asked_for(tmp_path: Path) -> None:
     """`again` runs what is missing and keeps the first result in front."""
     transport = Counting()
     store = Store(tmp_path, transport)
-    first = store.take("k", COMMAND).results[0]
-    assert store.again("k", COMMAND, runs=2).results[0] == first
-    assert len(store.again("k", COMMAND, runs=2).results) == 2
+    store.take({"k": COMMAND})
+    first = results(store, "k")
+    store.again({"k": COMMAND}, runs=2)
+    store.again({"k": COMMAND}, runs=2)
+    assert results(store, "k")[:1] == first
+    assert len(results(store, "k")) == 2
     assert transport.ran == 2
 
 
 def test_an_unreachable_node_is_a_stored_problem(tmp_path: Path) -> None:
     """A transport error costs only its own scope: it is kept as its problem."""
-    taken = Store(tmp_path, Unreachable()).take("k", COMMAND)
+    store = Store(tmp_path, Unreachable())
+    store.take({"k": COMMAND})
+    taken = store.read("k")
+    assert taken is not None
     assert taken.problem == "node01: expected an answer, found none; check the network"
     assert taken.results == []
 
 
 def test_raw_output_lies_under_its_digest(tmp_path: Path) -> None:
     """Evidence is named by the sha256 of what was printed."""
-    Store(tmp_path, Local()).take("k", COMMAND)
+    Store(tmp_path, Local()).take({"k": COMMAND})
     path = tmp_path / "evidence" / f"{hashlib.sha256(b'x' + bytes([10])).hexdigest()}.txt"
     assert path.read_bytes() == b"x\n"
 
@@ -72,7 +85,7 @@ def test_evidence_that_vanished_or_changed_is_written_again(tmp_path: Path) -> N
     """The store holds every raw output as well: files that are gone, emptied or changed are made good from it."""
     store = Store(tmp_path, Local())
     for key in ("a", "b", "c"):
-        store.take(key, Command(node="node01", argv=("echo", key), timeout_s=10))
+        store.take({key: Command(node="node01", argv=("echo", key), timeout_s=10)})
     whole = {path: path.read_bytes() for path in (tmp_path / "evidence").iterdir()}
     gone, empty, other = whole
     gone.unlink()
@@ -90,7 +103,7 @@ def test_evidence_that_vanished_or_changed_is_written_again(tmp_path: Path) -> N
 def test_a_damaged_store_file_is_an_error(tmp_path: Path) -> None:
     """A store file that was cut is an error, never an empty measurement."""
     store = Store(tmp_path, Local())
-    store.take("k", COMMAND)
+    store.take({"k": COMMAND})
     path = tmp_path / "store" / "k.json"
     path.write_bytes(path.read_bytes()[:30])
     with pytest.raises(StoreError, match="remove the file"):
@@ -109,7 +122,7 @@ def test_a_full_disk_is_an_error_and_leaves_no_half_file(tmp_path: Path) -> None
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "try:\n"
         "    command = Command(node='n', argv=('echo', 'x'), timeout_s=9)\n"
-        f"    Store(pathlib.Path({str(tmp_path)!r}), Local()).take('k', command)\n"
+        f"    Store(pathlib.Path({str(tmp_path)!r}), Local()).take({{'k': command}})\n"
         "except StoreError as error:\n"
         "    print(error)\n"
     )
@@ -128,7 +141,7 @@ def test_two_processes_measure_once(tmp_path: Path) -> None:
         "from pytest_gpuready.transport.local import Local\n"
         f"argv = ('sh', '-c', 'echo ran >> {tmp_path}/count; sleep 0.5; echo x')\n"
         f"store = Store(pathlib.Path({str(tmp_path / 'out')!r}), Local())\n"
-        "store.take('k', Command(node='n', argv=argv, timeout_s=20))\n"
+        "store.take({'k': Command(node='n', argv=argv, timeout_s=20)})\n"
     )
     processes = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(3)]
     assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]
@@ -157,7 +170,7 @@ def test_what_was_said_on_ctrl_c_is_kept_and_the_interrupt_goes_on(tmp_path: Pat
     """A command that printed something in its grace is in the store before the interrupt reaches anybody else."""
     store = Store(tmp_path, Stopped("known so far\n"))
     with pytest.raises(KeyboardInterrupt) as caught:
-        store.take("k", COMMAND)
+        store.take({"k": COMMAND})
     assert type(caught.value) is KeyboardInterrupt
     taken = store.read("k")
     assert taken is not None
@@ -168,5 +181,5 @@ def test_a_command_that_said_nothing_on_ctrl_c_leaves_nothing(tmp_path: Path) ->
     """A killed command that printed nothing was not measured: the scope stays free."""
     store = Store(tmp_path, Stopped("\n"))
     with pytest.raises(KeyboardInterrupt):
-        store.take("k", COMMAND)
+        store.take({"k": COMMAND})
     assert store.read("k") is None

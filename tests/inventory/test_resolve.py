@@ -10,7 +10,7 @@ import pytest
 
 from pytest_gpuready import profiles
 from pytest_gpuready.errors import InventoryError, ProfileError
-from pytest_gpuready.inventory import NodeFound, Site, applies, choose_profile, node_name, resolve
+from pytest_gpuready.inventory import NodeFound, Site, applies, choose_profile, denied, node_name, resolve
 from pytest_gpuready.inventory.resolve import NOTHING_FOUND, NOTHING_SAYS_SO, ONE_OF_A_BOARD
 from pytest_gpuready.model import Inventory, Node
 from tests.inventory.hand_made import bdf, gpu_doc, healthy, node_found, pci_gpu
@@ -20,7 +20,7 @@ H200 = profiles.load("h200-sxm")
 
 
 def one(site: Site | None, found: NodeFound, profile: str | None = "h200-sxm") -> tuple[Inventory, Node]:
-    inventory = resolve(site, {"host": found}, profile=profiles.load(profile) if profile else None)
+    inventory = resolve(site, {"gpu-07.example": found}, profile=profiles.load(profile) if profile else None)
     (node,) = inventory.nodes
     return inventory, node
 
@@ -51,7 +51,7 @@ def test_a_node_that_cannot_be_asked_still_expects_one() -> None:
     """Where both agents failed there is a slot, a problem, and no claim about the bus."""
     inventory, node = one(None, NodeFound(node="no python there", nvml="no python there"), None)
     assert len(node.slots) == 1
-    assert inventory.problems == {"host": "no python there; no python there"}
+    assert inventory.problems == {node.name: "no python there; no python there"}
     assert NOTHING_FOUND not in inventory.assumptions
     assert any(line.startswith("the node could not be asked") for line in inventory.assumptions)
 
@@ -125,12 +125,10 @@ def test_two_entries_for_one_gpu_are_an_error(site_of: SiteOf) -> None:
     site = site_of(
         f"site: 1\nnodes:\n  a:\n    gpus:\n      - {{serial: '1650000000000'}}\n      - {{bdf: '{bdf(0)}'}}\n"
     )
-    with pytest.raises(InventoryError) as caught:
-        one(site, healthy(2))
-    assert str(caught.value) == (
-        "site.yaml line 6 $.nodes.a.gpus[1]: expected every GPU once, found serial 1650000000000 and 0000:19:00.0 "
+    assert denied(site, {"a": healthy(2)}, profile=H200) == {
+        "a": "site.yaml line 6 $.nodes.a.gpus[1]: expected every GPU once, found serial 1650000000000 and 0000:19:00.0 "
         "to be the same one at 0000:19:00.0; keep one"
-    )
+    }
 
 
 def test_a_board_with_two_gpus_has_one_serial_number(site_of: SiteOf) -> None:
@@ -206,13 +204,11 @@ def test_nvlink_that_is_there_cannot_be_declared_away(site_of: SiteOf) -> None:
     """nvlink: none beside links that NVML counts is an error with its line, with a profile and without."""
     site = site_of("site: 1\nnodes:\n  a:\n    nvlink: none\n")
     found = node_found([pci_gpu(0), pci_gpu(1)], [gpu_doc(0, nvlink_count=0), gpu_doc(1)])
-    for profile in ("h200-sxm", None):
-        with pytest.raises(InventoryError) as caught:
-            one(site, found, profile)
-        assert str(caught.value) == (
-            f"site.yaml line 4 $.nodes.a.nvlink: expected nvlink: full, since NVML counts 18 NVLinks on {bdf(1)}, "
+    for profile in (H200, None):
+        assert denied(site, {"a": found}, profile=profile) == {
+            "a": f"site.yaml line 4 $.nodes.a.nvlink: expected nvlink: full, since NVML counts 18 NVLinks on {bdf(1)}, "
             "found none; correct it, or exclude the NVL clauses with a reason"
-        )
+        }
 
 
 def test_what_nothing_confirms_is_said_beside_nvlink_none(site_of: SiteOf) -> None:
@@ -309,12 +305,6 @@ def test_no_node_at_all_is_an_error(site_of: SiteOf) -> None:
     with pytest.raises(InventoryError, match="expected at least one node"):
         resolve(None, {}, profile=H200)
     assert len(resolve(site_of("site: 1\nnodes: {a: {gpus: 8}}\n"), {}, profile=H200).parts("gpu")) == 8
-
-
-def test_two_undeclared_nodes_with_one_name_are_refused() -> None:
-    """Two hosts of the same name would overwrite each other's results."""
-    with pytest.raises(InventoryError, match="expected different names"):
-        resolve(None, {"a": healthy(1), "b": healthy(1)}, profile=H200)
 
 
 def test_the_profile_is_that_of_the_cards_found() -> None:

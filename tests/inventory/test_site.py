@@ -31,7 +31,7 @@ def test_the_manuals_example_loads(site_of: SiteOf) -> None:
     """The file that docs/site-file.md shows says what the manual says it says."""
     site = site_of(manual_example())
     assert (site.provider, site.profile, site.level, site.diagnostics) == ("Example Cloud", "h200-sxm", 2, "dcgm")
-    assert site.nodes == (DeclaredNode(name="node01", count=8, nvlink="full", virtual=False),)
+    assert site.nodes == (DeclaredNode(name="node01", key="node01", count=8, nvlink="full", virtual=False),)
     assert site.environment == {"NCCL_NVLS_ENABLE": "0"}
     assert site.exclude == (
         Exclusion(clause="GPU-19", reason="the batch system sets persistence mode before each job"),
@@ -101,7 +101,11 @@ def test_a_list_of_gpus_keeps_order_and_form(site_of: SiteOf) -> None:
         ("site: 1\nnodes: {a: {gpus: 0}}\n", "site.yaml line 2 $.nodes.a.gpus: expected 1 to 256, found 0"),
         ("site: 1\nnodes: {a: {gpus: []}}\n", "$.nodes.a.gpus: expected something here, found nothing"),
         ("site: 1\nnodes: {a: {gpus: true}}\n", "$.nodes.a.gpus: expected a whole number or a list"),
-        ("site: 1\nnodes: {a/b: {gpus: 1}}\n", "expected text of the form"),
+        ("site: 1\nnodes: {a/b: {gpus: 1}}\n", "expected node names like node[001-512], found 'a/b'"),
+        ("site: 1\nnodes: {'n[1-9': {gpus: 1}}\n", "expected node names like node[001-512], found 'n[1-9'"),
+        ("site: 1\nnodes: {'n[1-99]m[1-999]': {gpus: 1}}\n", "found 'n[1-99]m[1-999]', more than 20000 nodes"),
+        ("site: 1\nnodes: {'n[1-4]': {gpus: 8}, n2: {gpus: 4}}\n", "expected every node once, found n2 twice"),
+        ("site: 1\nnodes: {'n[1-4]': {host: x}}\n", "expected host for one node, found it for 4"),
         ("site: 1\nnodes: {..: {gpus: 1}}\n", "expected text of the form"),
         ('site: 1\nnodes: {"a\\n": {gpus: 1}}\n', "expected text of the form"),
         ("site: 1\nnodes:\n  a: {gpus: [{bdf: '1'}]}\n", "line 3 $.nodes.a.gpus[0].bdf: expected a PCI address"),

@@ -1,14 +1,14 @@
 """Text of a plug-in for runs whose node is recorded and whose `dcgmi` is a stand-in that really runs here.
 
 It sits at the transport's seam: DCGM commands go to the local transport, everything else is answered by the recording.
-The boot id of this machine is written over by the recorded one, or the two would be two machines.
+Host name and boot id of this machine are written over by the recorded ones, or the two would be two machines.
 """
 
 MIXED = """
 import dataclasses
 import json
 import os
-import pytest_gpuready.acceptance
+import pytest_gpuready.campaign.reach
 from pytest_gpuready.agent.__main__ import boot_id
 from pytest_gpuready.transport import Interrupted
 from pytest_gpuready.transport.local import Local
@@ -31,8 +31,11 @@ class Mixed(Replay):
 
     def _ours(self, result, command):
         recorded = self._results[command.node, tuple(command.argv[:3]) + ("node",)][0].stdout
-        boot = json.loads(recorded)["boot_id"]
-        return dataclasses.replace(result, command=command, stdout=result.stdout.replace(boot_id(), boot))
+        said = json.loads(recorded)
+        ours = f'"host":{json.dumps(os.uname().nodename)}'
+        stdout = result.stdout.replace(boot_id(), said["boot_id"])
+        stdout = stdout.replace(ours, f'"host":{json.dumps(said["host"])}', 1)
+        return dataclasses.replace(result, command=command, stdout=stdout)
 
-pytest_gpuready.acceptance.Replay = Mixed
+pytest_gpuready.campaign.reach.Replay = Mixed
 """

@@ -205,6 +205,8 @@ def test_a_recording_is_made_once(accept: Accept) -> None:
     other = [dataclasses.replace(r, command=dataclasses.replace(r.command, node="node02")) for r in demo_results()]
     append(accept.path / "node", other)
     assert accept(*LEVEL2).code == 4
+    (accept.path / "node/site.yaml").unlink()
+    assert accept(*LEVEL2, "--gpuready-nodes", "node[01-02]").code == 20, "one machine behind two names"
 
 
 def test_a_failed_start_names_the_older_certificate(accept: Accept) -> None:
@@ -284,7 +286,7 @@ def test_workers_do_not_load_a_node_together(accept: Accept) -> None:
         "from pytest_gpuready.transport.local import Local\n"
         "note = 'echo start $0 >> log; sleep 0.3; echo end $0 >> log'\n"
         "command = Command(node='n', argv=('sh', '-c', note, sys.argv[1]), timeout_s=20)\n"
-        "Store(pathlib.Path('out'), Local()).take(sys.argv[1], command)\n"
+        "Store(pathlib.Path('out'), Local()).take({sys.argv[1]: command})\n"
     )
     runs = [subprocess.Popen([sys.executable, "-c", script, name], cwd=accept.path) for name in ("a", "b", "c")]
     assert [run.wait(timeout=60) for run in runs] == [0, 0, 0]

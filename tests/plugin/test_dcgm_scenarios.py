@@ -16,6 +16,7 @@ import pytest
 
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.store import Store
+from pytest_gpuready.campaign.taking import Taking
 from pytest_gpuready.certificate.build import Facts, Record, build
 from pytest_gpuready.inventory import NodeFound, load_site, resolve
 from pytest_gpuready.model import Command, CommandResult, Inventory, Parameter, Profile, Source
@@ -120,14 +121,17 @@ def test_every_trap_comes_to_its_true_outcome(tmp_path: Path, case: Case) -> Non
     """Each test on each GPU has the outcome that the scenario declares; only a healthy node would be ACCEPTED."""
     inventory, whole = inventory_of(case, tmp_path), profile_of(case)
     # Judged are DCGM's clauses alone: the rest of the node was measured by nobody here.
-    profile = dataclasses.replace(whole, clauses=tuple(c for c in whole.clauses if c.suite == "dcgm_levels"))
+    # None waits for another, so that each is asked.
+    mine = tuple(dataclasses.replace(c, after=()) for c in whole.clauses if c.suite == "dcgm_levels")
+    profile = dataclasses.replace(whole, clauses=mine)
     store = Store(tmp_path / "out", Played(case, inventory, tmp_path))
     findings = Findings(store=store, probes=dcgm_probes(whole), profile=profile, inventory=inventory)
-    verdicts = {
-        (clause.id, part.name): findings.verdict(clause, part)
-        for clause in profile.clauses
-        for part in inventory.parts(clause.per)
-    }
+    taking = Taking(store=store, findings=findings, keep_going=True)
+    verdicts = {}
+    for clause in profile.clauses:
+        for part in inventory.parts(clause.per):
+            taking.take(clause, part)
+            verdicts[clause.id, part.name] = findings.verdict(clause, part)
     by_metric = {clause.metric: clause.id for clause in profile.clauses}
     wrong = []
     for test in case.tests:
@@ -226,5 +230,6 @@ def test_an_xid_in_the_first_run_is_not_taken_back_by_a_retest(tmp_path: Path) -
     store = Store(tmp_path / "out", Twice(first, inventory, tmp_path))
     findings = Findings(store=store, probes=dcgm_probes(whole), profile=whole, inventory=inventory)
     (clause,) = whole.of_metric("dcgm.targeted_stress")
+    Taking(store=store, findings=findings, keep_going=True).take(clause, inventory.nodes[0].slots[0].part)
     outcomes = [findings.verdict(clause, slot.part).outcome.value for slot in inventory.nodes[0].slots]
     assert outcomes == ["PASS", "PASS", "PASS", "FAIL", "PASS", "UNSTABLE", "PASS", "PASS"]

@@ -10,7 +10,6 @@ import pytest
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import Interrupted, ManyTransport, one_by_one
-from pytest_gpuready.transport import ssh as ssh_module
 from pytest_gpuready.transport.kept import NOISE_BYTES, Kept, request
 from pytest_gpuready.transport.local import Local
 from pytest_gpuready.transport.recording import Recording, read_results
@@ -154,13 +153,6 @@ def test_what_a_node_says_of_itself_is_one_plain_line() -> None:
 
 
 # --- what has to be installed here ------------------------------------------------------------------------------------
-
-
-def test_without_clustershell_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extra is named."""
-    monkeypatch.setattr(ssh_module.importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(TransportError, match=r"expected ClusterShell .* pip install 'pytest-gpuready\[ssh\]'"):
-        Ssh()
 
 
 def test_without_ssh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """From the store to verdicts: which probe answers a metric, what it found on a part, and what follows.
 
 All of it is derived from stored results, so every process of a run, and anybody who judges it again, comes to the
-same verdicts. Nothing in here raises for what a node did or failed to do: that is a `Problem` of its part alone.
+same verdicts; nothing is measured here (`taking` does that). Nothing in here raises for what a node did or failed to
+do: that is a `Problem` of its part alone.
 
 A retest settles only what a clause with `retest` asks it to settle. Whatever else one run alone has found outside its
 limit stands, and so does an alarm of the watch: neither a better second run nor one that broke takes it back.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.errors import ParseError, ToolError
@@ -36,24 +38,31 @@ from pytest_gpuready.probes import Probe, follows_level
 RETEST_RUNS = 2
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the stored results of one scope say; `problem` says why nothing where that is so."""
+
+    answers: dict[tuple[str, str], Found]
+    problem: str
+    wants_retest: bool
+
+
 class Findings:
-    """What was found, clause by clause and part by part; measures what nobody has measured yet."""
+    """What was found, clause by clause and part by part, as far as it is stored."""
 
     def __init__(self, *, store: Store, probes: Sequence[Probe], profile: Profile, inventory: Inventory) -> None:
         self.profile = profile
         self.inventory = inventory
         self._store = store
         self._probe_of = {metric: probe for probe in probes for metric in probe.metrics}
-        self._read: dict[str, dict[tuple[str, str], Found]] = {}
-        self._problems: dict[str, str] = {}
-        self._blocked: dict[tuple[int, str], tuple[Clause, Part] | None] = {}
+        self._read: dict[str, _Read] = {}
         # What follows from the same objects as before is not worked out again: a run asks for each cell many times.
         self._scopes: dict[tuple[str, Part], Part | None] = {}
         self._reasons: dict[tuple[str, str], tuple[Clause, str]] = {}
         self._verdicts: dict[tuple[str, Part], tuple[Clause, Found, Verdict]] = {}
 
-    def found(self, metric: str, part: Part, *, take: bool = True) -> Found:
-        """The measurement of this metric on this part, or the problem; with `take` it is measured if need be.
+    def found(self, metric: str, part: Part) -> Found:
+        """The measurement of this metric on this part, or the problem.
 
         Raises:
             StoreError: the run directory cannot be used.
@@ -61,20 +70,19 @@ class Findings:
         probe = self._probe_of.get(metric)
         if probe is None:
             return _problem(metric, part, f"{part.label}: no probe answers {metric}")
-        scope = self._scope(probe, part)
+        scope = self.scope(probe, part)
         if scope is None:
             slot = self.inventory.slot(part)
             gone = "no GPU was found in its place" if slot is None or slot.gpu is None else "it cannot be asked"
             return _problem(metric, part, f"{part.label}: {gone}")
-        key = key_of(probe.name, scope.name)
-        answers = self._read.get(key) or self._answers(probe, self.inventory.node(part.node), scope, take=take)
-        if answers is None:
+        read = self._stored(probe, scope)
+        if read is None:
             return _problem(metric, part, f"{part.label}: {metric} was not measured")
-        default = self._problems.get(key) or f"{part.label}: {probe.name} says nothing about {metric}"
-        return answers.get((metric, part.name)) or _problem(metric, part, default)
+        default = read.problem or f"{part.label}: {probe.name} says nothing about {metric}"
+        return read.answers.get((metric, part.name)) or _problem(metric, part, default)
 
-    def verdict(self, clause: Clause, part: Part, *, take: bool = True) -> Verdict:
-        """The verdict of a clause on a part, judged from the store.
+    def verdict(self, clause: Clause, part: Part) -> Verdict:
+        """The verdict of a clause on a part.
 
         Raises:
             StoreError: the run directory cannot be used.
@@ -83,7 +91,7 @@ class Findings:
         if reason:
             outcome = Outcome.NOT_APPLICABLE
             return Verdict(clause=clause.id, part=part.name, outcome=outcome, limit=clause.limit, reason=reason)
-        return self.judge(clause, part, self.found(clause.metric, part, take=take))
+        return self.judge(clause, part, self.found(clause.metric, part))
 
     def judge(self, clause: Clause, part: Part, found: Found) -> Verdict:
         """The verdict of a clause about something found on a part."""
@@ -116,49 +124,45 @@ class Findings:
         """Values of a metric on all parts of the same kind on this node, as far as they are stored."""
         node = self.inventory.node(part.node)
         parts = [node.part] if part.index < 0 else [slot.part for slot in node.slots]
-        found = ((p.name, self.found(metric, p, take=False)) for p in parts)
+        found = ((p.name, self.found(metric, p)) for p in parts)
         return {name: f.value for name, f in found if isinstance(f, Measurement)}
 
-    def blocked_by(self, level: int, node: Node) -> tuple[Clause, Part] | None:
-        """The first gate clause below `level` that fails on this node; measures what the gates need.
+    def probe_of(self, metric: str) -> Probe | None:
+        """Who answers a metric."""
+        return self._probe_of.get(metric)
 
-        Raises:
-            StoreError: the run directory cannot be used.
-        """
-        key = (level, node.name)
-        if key not in self._blocked:
-            self._blocked[key] = next(
-                (
-                    (clause, part)
-                    for clause in self._in_order(level - 1)
-                    if clause.gate and not self.waits_for(clause, node)
-                    for part in self.inventory.parts(clause.per)
-                    if part.node == node.name and self.verdict(clause, part).outcome is Outcome.FAIL
-                ),
-                None,
-            )
-        return self._blocked[key]
+    def scope(self, probe: Probe, part: Part) -> Part | None:
+        """What this probe is asked about to answer for a part: the part itself or its node; None where neither is."""
+        at = (probe.name, part)
+        if at not in self._scopes:
+            node = self.inventory.node(part.node)
+            self._scopes[at] = next((scope for scope in probe.scopes(node) if scope in (part, node.part)), None)
+        return self._scopes[at]
 
-    def waits_for(self, clause: Clause, node: Node) -> tuple[Clause, Part] | None:
-        """What has to hold on this node before the clause may be measured, and does not; measures what that needs.
+    def is_stored(self, probe: Probe, scope: Part) -> bool:
+        """True where this scope was measured, or it is known why it cannot be."""
+        return self._stored(probe, scope) is not None
 
-        Raises:
-            StoreError: the run directory cannot be used.
-        """
-        for metric in clause.after:
-            for first in self.profile.of_metric(metric):
-                for part in self.inventory.parts(first.per):
-                    holds = (Outcome.PASS, Outcome.MARGINAL)
-                    if part.node == node.name and self.verdict(first, part).outcome not in holds:
-                        return first, part
-        return None
+    def wants_retest(self, probe: Probe, scope: Part) -> bool:
+        """True where a clause that condemns nothing without a retest fails on the only run there is."""
+        read = self._stored(probe, scope)
+        return bool(read and read.wants_retest)
+
+    def in_order(self, level: int) -> list[Clause]:
+        """Clauses of this level and below as they are to be taken: level by level, what follows a load behind it."""
+
+        def place(clause: Clause) -> tuple[int, bool]:
+            probe = self._probe_of.get(clause.metric)
+            return clause.level, bool(probe and follows_level(probe))
+
+        return sorted(self.profile.up_to(level), key=place)
 
     def outcomes_of(self, probe: Probe, scope: Part) -> list[Outcome]:
         """Outcomes, from what is stored, of all clauses that this scope of the probe answers and that apply."""
         node = self.inventory.node(scope.node)
         parts = [node.part, *(slot.part for slot in node.slots)] if scope == node.part else [scope]
         outcomes = [
-            self.verdict(clause, part, take=False).outcome
+            self.verdict(clause, part).outcome
             for clause in self.profile.clauses
             if clause.metric in probe.metrics
             for part in parts
@@ -175,37 +179,27 @@ class Findings:
         alone = self._each_alone(probe, node, scope, [*taken.earlier, *taken.results])
         return any(self._fails(clause, node, found) for answers in alone for clause, found in answers)
 
-    def reread(self) -> None:
-        """Forget what was read: the store has changed."""
-        self._read.clear()
-        self._problems.clear()
-        self._blocked.clear()
+    def reread(self, probe: Probe | None = None, scope: Part | None = None) -> None:
+        """Forget what was read, of one scope or of all: the store has changed."""
+        if probe and scope:
+            self._read.pop(key_of(probe.name, scope.name), None)
+        else:
+            self._read.clear()
 
-    def _scope(self, probe: Probe, part: Part) -> Part | None:
-        """What this probe is asked about to answer for a part: the part itself or its node; None where neither is."""
-        at = (probe.name, part)
-        if at not in self._scopes:
-            node = self.inventory.node(part.node)
-            self._scopes[at] = next((scope for scope in probe.scopes(node) if scope in (part, node.part)), None)
-        return self._scopes[at]
-
-    def _answers(self, probe: Probe, node: Node, scope: Part, *, take: bool) -> dict[tuple[str, str], Found] | None:
+    def _stored(self, probe: Probe, scope: Part) -> _Read | None:
+        """What is stored for this scope; None where that is nothing."""
         key = key_of(probe.name, scope.name)
-        if key in self._read:
-            return self._read[key]
-        command = probe.command(node, scope)
-        if take and follows_level(probe):
-            self._load_first(probe, node, key)
-        taken = self._store.take(key, command) if take else self._store.read(key)
+        known = self._read.get(key)
+        if known:
+            return known
+        taken = self._store.read(key)
         if taken is None or taken.empty:
             return None
+        node = self.inventory.node(scope.node)
         answers, problem = self._read_taken(probe, node, scope, taken)
-        if take and not taken.problem and self._wants_retest(probe, answers):
-            taken = self._store.again(key, command, runs=RETEST_RUNS)
-            answers, problem = self._read_taken(probe, node, scope, taken)
-        if problem:
-            self._problems[key] = problem
-        self._read[key] = {**answers, **self._standing(probe, node, scope, taken, answers)}
+        again = not taken.problem and len(taken.results) < RETEST_RUNS and self._wants_retest(probe, answers)
+        answers = {**answers, **self._standing(probe, node, scope, taken, answers)}
+        self._read[key] = _Read(answers, problem, again)
         return self._read[key]
 
     def _standing(
@@ -251,32 +245,6 @@ class Findings:
         verdict = judge(clause, found.part, found, peers={}, virtual=bool(node.virtual))
         return verdict.outcome is Outcome.FAIL
 
-    def _in_order(self, level: int) -> list[Clause]:
-        """Clauses of this level and below as they are to be taken: level by level, what follows a load behind it."""
-
-        def place(clause: Clause) -> tuple[int, bool]:
-            probe = self._probe_of.get(clause.metric)
-            return clause.level, bool(probe and follows_level(probe))
-
-        return sorted(self.profile.up_to(level), key=place)
-
-    def _load_first(self, last: Probe, node: Node, key: str) -> None:
-        """Take all that applies to the node up to the level that `last` follows, so that nothing loads it afterwards.
-
-        What is in the store already was taken last, too.
-        """
-        known = self._store.read(key)
-        if known and not known.empty:
-            return
-        level = follows_level(last)
-        for clause in self._in_order(level):
-            probe = self._probe_of.get(clause.metric)
-            if probe is None or follows_level(probe) >= level or self.waits_for(clause, node):
-                continue
-            for part in self.inventory.parts(clause.per):
-                if part.node == node.name:
-                    self.verdict(clause, part)
-
     def _read_taken(
         self, probe: Probe, node: Node, scope: Part, taken: Taken
     ) -> tuple[dict[tuple[str, str], Found], str]:
@@ -284,14 +252,11 @@ class Findings:
         if taken.problem:
             return {}, taken.problem
         document = getattr(probe, "document", probe.name)
-        boots = {_boot_of(result, document) for result in taken.results} - {None, node.boot_id}
-        # Where the node itself could not be read, nothing says which boot is the right one, and the run is INCOMPLETE.
-        if boots and (node.boot_id or node.name not in self.inventory.problems):
-            other = next(iter(boots)) or "nobody knows which"
-            return {}, (
-                f"{node.name}: expected answers of boot {node.boot_id or 'unknown'}, found one of boot {other}; "
-                "the node rebooted or another one answered: start again"
-            )
+        # Where the node itself could not be read, nothing says who is the right one, and the run is INCOMPLETE.
+        if node.boot_id or node.name not in self.inventory.problems:
+            for result in taken.results:
+                if other := _another(node, result, document):
+                    return {}, other
         try:
             return {(f.metric, f.part): f for f in probe.read(self.inventory, node, scope, taken.results)}, ""
         except Exception as error:  # a reader that breaks on a document has not measured anything
@@ -313,12 +278,23 @@ class Findings:
         return False
 
 
-def _boot_of(result: CommandResult, probe: str) -> str | None:
-    """The boot that an agent's document names ("" where it could not say); None where there is no document."""
+def _another(node: Node, result: CommandResult, probe: str) -> str:
+    """Why a result is not one of this node as it was at the start, "" where it is; no document names nobody."""
     try:
-        return envelope(result, probe).boot_id
+        said = envelope(result, probe)
     except (ParseError, ToolError):
-        return None
+        return ""
+    if said.boot_id != node.boot_id:
+        return (
+            f"{node.name}: expected answers of boot {node.boot_id or 'unknown'}, found one of boot "
+            f"{said.boot_id or 'nobody knows which'}; the node rebooted or another one answered: start again"
+        )
+    if node.host and said.host != node.host:
+        return (
+            f"{node.name}: expected answers of the host {node.host}, found one of {said.host}; "
+            "see where its name leads, and start again"
+        )
+    return ""
 
 
 def _problem(metric: str, part: Part, says: str) -> Problem:

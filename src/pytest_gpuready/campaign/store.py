@@ -1,9 +1,9 @@
 """The measurement store: what commands printed, kept in the run directory, taken once whoever asks first.
 
 One file per probe and scope, `store/<probe>@<part>.json`, holds the results of that command: the first run and its
-retests, or why the transport could not run it. A file lock per scope makes several pytest processes share one
-measurement. Everything else (measurements, verdicts, gates) is derived from these files, so that it can be judged
-again. Each raw output also lies under `evidence/`, named by its sha256.
+retests, or why the transport could not run it. A measurement is one fan-out over all nodes, under a lock: several
+pytest processes share it. Everything else (measurements, verdicts, gates) is derived from these files, so that it can
+be judged again. Each raw output also lies under `evidence/`, named by its sha256.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import dataclasses
 import fcntl
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -21,10 +21,10 @@ import msgspec
 from pytest_gpuready.errors import RecordingEndedError, StoreError, TransportError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.transport import Interrupted, Transport
+from pytest_gpuready.transport import LostError, StoppedError, Transport, fan_out
 
 BUSY_S = 4 * 3600.0
-"""How long a measurement waits for its turn on a node."""
+"""How long a measurement waits for its turn."""
 
 
 class Taken(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -50,36 +50,36 @@ class Store:
         self._root = root
         self._transport = transport
 
-    def take(self, key: str, command: Command) -> Taken:
-        """The stored results of this scope; runs the command where there are none yet.
+    def take(self, commands: Mapping[str, Command]) -> None:
+        """Run these commands, scope -> its command, where there are no results yet: one fan-out, one command a node.
 
         Raises:
             StoreError: the run directory cannot be read, written or locked.
         """
-        known = self.read(key)
-        if known and not known.empty:
-            return known
-        with self._lock(key, patience_s=command.timeout_s + 60):
-            known = self.read(key) or Taken()
-            return self._run(key, command, known) if known.empty else known
+        if self._missing(commands):
+            with self._busy():
+                self._run(self._missing(commands))
 
-    def again(self, key: str, command: Command, *, runs: int) -> Taken:
-        """The results of this scope with `runs` of them: retests are run where they are missing.
+    def again(self, commands: Mapping[str, Command], *, runs: int) -> None:
+        """Run these commands once more until their scopes have `runs` results.
 
-        A recording that holds no retest leaves it at what was measured.
+        A recording that holds no retest leaves a scope at what was measured.
 
         Raises:
             StoreError: the run directory cannot be read, written or locked.
         """
-        with self._lock(key, patience_s=command.timeout_s * runs + 60):
-            taken = self.read(key) or Taken()
-            while not taken.problem and len(taken.results) < runs:
-                try:
-                    retest = dataclasses.replace(command, repeat=len(taken.results))
-                    taken = self._run(key, retest, taken)
-                except RecordingEndedError:
-                    break
-            return taken
+        left = dict(commands)
+        with self._busy():
+            while left:
+                due = {}
+                for key, command in list(left.items()):
+                    taken = self.read(key) or Taken()
+                    if taken.problem or len(taken.results) >= runs:
+                        del left[key]
+                    else:
+                        due[key] = dataclasses.replace(command, repeat=len(taken.results))
+                for key in self._run(due):
+                    del left[key]
 
     def put(self, key: str, taken: Taken) -> None:
         """Keep results that were taken before the store was open (the inventory's)."""
@@ -120,23 +120,39 @@ class Store:
         except (OSError, msgspec.DecodeError) as error:
             raise StoreError(f"expected results of commands in {path}, found {error}; remove the file") from error
 
-    def _run(self, key: str, command: Command, before: Taken) -> Taken:
-        """Run the command and keep its result. On Ctrl-C what it still said is kept before the interrupt goes on."""
-        try:
-            # One load at a time on a node: with several workers, two would measure each other.
-            with self._lock(f"busy@{command.node}", patience_s=BUSY_S):
-                result = self._transport.run(command)
-        except RecordingEndedError:
-            raise
-        except TransportError as error:
-            return self._write(key, msgspec.structs.replace(before, problem=str(error)))
-        except Interrupted as stop:
-            if stop.result.stdout.strip():
-                self._write(key, msgspec.structs.replace(before, results=[*before.results, stop.result]))
-            raise KeyboardInterrupt from None
-        return self._write(key, msgspec.structs.replace(before, results=[*before.results, result]))
+    def _missing(self, commands: Mapping[str, Command]) -> dict[str, Command]:
+        return {key: command for key, command in commands.items() if (self.read(key) or Taken()).empty}
 
-    def _write(self, key: str, taken: Taken) -> Taken:
+    def _run(self, commands: Mapping[str, Command]) -> list[str]:
+        """Run the commands and keep what comes of each as it ends. Returns scopes of which a recording holds no more.
+
+        On Ctrl-C what they still said is kept before the interrupt goes on; who said nothing has not been measured.
+        """
+        keys = {command.node: key for key, command in commands.items()}
+        ended: list[str] = []
+        silent: dict[str, CommandResult] = {}
+        for command, outcome in fan_out(self._transport, commands.values()):
+            key = keys[command.node]
+            if isinstance(outcome, RecordingEndedError):
+                ended.append(key)
+            elif isinstance(outcome, CommandResult) and not outcome.stdout.strip():
+                silent[key] = outcome
+            elif not isinstance(outcome, StoppedError):
+                self._add(key, outcome)
+        for key, result in silent.items():
+            self._add(key, result)
+        return ended
+
+    def _add(self, key: str, outcome: CommandResult | TransportError) -> None:
+        before = self.read(key) or Taken()
+        if isinstance(outcome, CommandResult):
+            self._write(key, msgspec.structs.replace(before, results=[*before.results, outcome]))
+            return
+        partial = [outcome.partial] if isinstance(outcome, LostError) and outcome.partial.stdout.strip() else []
+        earlier = [*before.earlier, *partial]
+        self._write(key, msgspec.structs.replace(before, problem=str(outcome), earlier=earlier))
+
+    def _write(self, key: str, taken: Taken) -> None:
         self._keep_evidence(taken)
         try:
             path = self._path(key)
@@ -146,7 +162,6 @@ class Store:
             raise StoreError(
                 f"expected to keep a measurement under {self._root}, found {error.strerror}; make room and run again"
             ) from error
-        return taken
 
     def _keep_evidence(self, taken: Taken) -> None:
         """Each raw output under its digest, whatever lay there before."""
@@ -163,15 +178,16 @@ class Store:
             ) from error
 
     @contextlib.contextmanager
-    def _lock(self, key: str, *, patience_s: float) -> Iterator[None]:
-        path = self._path(key).with_suffix(".lock")
+    def _busy(self) -> Iterator[None]:
+        """One fan-out of a run at a time: of several workers, two would measure each other."""
+        path = self._root / "store" / "busy.lock"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("w")
         except OSError as error:
             raise StoreError(f"expected to lock {path}, found {error.strerror}; make the directory writable") from error
         with file:
-            deadline = time.monotonic() + patience_s
+            deadline = time.monotonic() + BUSY_S
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -179,7 +195,7 @@ class Store:
                 except BlockingIOError as error:
                     if time.monotonic() > deadline:
                         raise StoreError(
-                            f"expected to get {path} within {patience_s:.0f} s, found it locked; end the other process"
+                            f"expected to get {path} within {BUSY_S:.0f} s, found it locked; end the other process"
                         ) from error
                     time.sleep(0.02)
             yield

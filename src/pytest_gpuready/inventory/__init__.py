@@ -4,7 +4,7 @@ Use: `load_site`, ask the nodes, `choose_profile`, `resolve`; `applies` says why
 """
 
 from pytest_gpuready.inventory.found import NodeFound, bdf_of
-from pytest_gpuready.inventory.resolve import applies, choose_profile, node_name, resolve
+from pytest_gpuready.inventory.resolve import applies, choose_profile, denied, node_name, resolve
 from pytest_gpuready.inventory.site import DeclaredGpu, DeclaredNode, Exclusion, Site, load_site
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "applies",
     "bdf_of",
     "choose_profile",
+    "denied",
     "load_site",
     "node_name",
     "resolve",

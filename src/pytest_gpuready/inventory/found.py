@@ -13,10 +13,11 @@ from pytest_gpuready.parse.yaml_file import one_line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFound:
-    """What a node answered: each document, or one line that says why there is none."""
+    """What a node answered: each document, or one line that says why there is none; its host name and boot."""
 
     node: NodeDoc | str
     nvml: NvmlDoc | str
+    host: str = ""
     boot_id: str = ""
 
     @property

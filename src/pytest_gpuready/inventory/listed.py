@@ -51,7 +51,7 @@ def named_twice(site: Site, node: DeclaredNode, gpus: tuple[Gpu, ...]) -> tuple[
         first, second = sorted((index, other))
         both = f"{node.gpus[first]} and {node.gpus[second]}"
         says = f"expected every GPU once, found {both} to be the same one at {gpu.bdf}; keep one"
-        lines.append(site.wrong(("nodes", node.name, "gpus", second), says))
+        lines.append(site.wrong(("nodes", node.key, "gpus", second), says))
     return tuple(lines)
 
 

@@ -88,8 +88,7 @@ def resolve(
     `profile` is what `choose_profile` chose, `option` what the command line named.
 
     Raises:
-        InventoryError: a node answered that the site file does not declare, two nodes have one name, two entries of
-            the site file name one GPU, or it declares no NVLink where NVML counts some.
+        InventoryError: a node answered that the site file does not declare, or there is none at all.
     """
     assumptions: list[str] = []
     if profile is None:
@@ -105,14 +104,6 @@ def resolve(
     nodes: list[Node] = []
     problems: dict[str, str] = {}
     pairs = _pairs(site, docs)
-    wrong = [
-        line
-        for _, declared, found in pairs
-        if site and declared and found
-        for line in (*named_twice(site, declared, gpus_found(found)), *_denied(site, declared, found, profile))
-    ]
-    if wrong:
-        raise InventoryError("\n".join(wrong))
     several = len(pairs) > 1
     for name, declared, found in pairs:
         found_or_nothing = found or NodeFound(node="the node did not answer", nvml="")
@@ -129,6 +120,18 @@ def resolve(
         stand_in=_stand_in(site, docs),
         problems=problems,
     )
+
+
+def denied(site: Site | None, docs: Mapping[str, NodeFound], *, profile: Profile | None) -> dict[str, str]:
+    """Of the nodes that belie the site file, why: two of its entries name one GPU there, or it declares no NVLink and
+    NVML counts some."""
+    wrong = {}
+    for name, declared, found in _pairs(site, docs):
+        if site and declared and found:
+            lines = (*named_twice(site, declared, gpus_found(found)), *_denied(site, declared, found, profile))
+            if lines:
+                wrong[name] = "\n".join(lines)
+    return wrong
 
 
 def applies(clause: Clause, node: Node) -> str:
@@ -164,11 +167,7 @@ def _pairs(site: Site | None, docs: Mapping[str, NodeFound]) -> list[tuple[str, 
     if not docs and not (site and site.nodes):
         raise InventoryError("nodes: expected at least one node, found none; ask one, or declare it in the site file")
     if site is None or not site.nodes:
-        named = [(node_name(None, d.node_doc.hostname if d.node_doc else key), None, d) for key, d in docs.items()]
-        names = [name for name, _, _ in named]
-        if len(set(names)) < len(names):
-            raise InventoryError(f"nodes: expected different names, found {', '.join(sorted(names))}; declare them")
-        return sorted(named, key=lambda pair: pair[0])
+        return [(name, None, found) for name, found in docs.items()]
     if len(site.nodes) == 1 and len(docs) == 1:
         return [(site.nodes[0].name, site.nodes[0], next(iter(docs.values())))]
     declared = [node.name for node in site.nodes]
@@ -203,6 +202,7 @@ def _node(
     return Node(
         name=name,
         slots=slots,
+        host=found.host,
         boot_id=found.boot_id,
         kernel=node.kernel if node else "",
         driver=(nvml.driver if nvml else "") or (node.driver_module if node else ""),
@@ -261,7 +261,7 @@ def _denied(site: Site, declared: DeclaredNode, found: NodeFound, profile: Profi
         f"expected nvlink: full, since NVML counts {linked[0].nvlink_count} NVLinks on {linked[0].bdf}, found none; "
         "correct it, or exclude the NVL clauses with a reason"
     )
-    return (site.wrong(("nodes", declared.name, "nvlink"), says),)
+    return (site.wrong(("nodes", declared.key, "nvlink"), says),)
 
 
 def _no_nvlink(

@@ -6,6 +6,7 @@ not load, so nobody believes that they were looked at.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from msgspec import Meta
 from pytest_gpuready import profiles
 from pytest_gpuready.errors import InventoryError, ProfileError
 from pytest_gpuready.inventory.found import bdf_of
+from pytest_gpuready.inventory.nodeset import expand
+from pytest_gpuready.inventory.ways import SshWay, TransportName
 from pytest_gpuready.model import Clause, Profile
 from pytest_gpuready.parse.yaml_file import Path_, YamlFile, nearest, one_line, read_yaml, shown
 from pytest_gpuready.parse.yaml_shape import shape_findings, to_struct
@@ -25,7 +28,7 @@ from pytest_gpuready.profiles.metrics import AFTER_LOAD
 
 Text = Annotated[str, Meta(max_length=400)]
 Filled = Annotated[str, Meta(min_length=1, max_length=400)]
-NodeName = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+NodeNames = Annotated[str, Meta(pattern=r"^[A-Za-z0-9\[][A-Za-z0-9._,\[\]/-]{0,199}$")]
 Variable = Annotated[str, Meta(pattern="^(NCCL|CUDA)_[A-Z0-9_]{1,80}$")]
 Setting = Annotated[str, Meta(max_length=200)]  # a node reports no more of a value
 Module = Annotated[int, Meta(ge=0, le=255)]
@@ -49,8 +52,9 @@ class GpuEntry(Entry, frozen=True, kw_only=True):
 
 
 class NodeEntry(Entry, frozen=True, kw_only=True):
-    """One expected node. `gpus` is a count or a list."""
+    """One expected node, or many that are alike. `gpus` is a count or a list, `host` what it calls itself."""
 
+    host: Filled | None = None
     gpus: Count | Annotated[list[GpuEntry], Meta(min_length=1, max_length=256)] | None = None
     nvlink: Literal["full", "none"] | None = None
     virtual: bool | None = None
@@ -73,7 +77,9 @@ class SiteEntry(Entry, frozen=True, kw_only=True):
     profile: Filled | None = None
     level: Annotated[int, Meta(ge=1, le=4)] | None = None
     diagnostics: Literal["dcgm", "builtin", "both"] | None = None
-    nodes: dict[NodeName, NodeEntry] = {}
+    nodes: dict[NodeNames, NodeEntry] = {}
+    transport: TransportName | None = None
+    ssh: SshWay = SshWay()
     environment: dict[Variable, Setting] = {}
     exclude: list[ExcludeEntry] = []
     stand_in: Filled = ""
@@ -93,9 +99,12 @@ class DeclaredGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredNode:
-    """One node that the site file names. `count` is 0 where the file leaves the number open."""
+    """One node that the site file names. `count` is 0 where the file leaves the number open, `host` "" where what it
+    calls itself is its name; `key` is what the file says, "node[001-512]"."""
 
     name: str
+    key: str
+    host: str = ""
     count: int = 0
     gpus: tuple[DeclaredGpu, ...] = ()
     nvlink: str = ""
@@ -123,6 +132,8 @@ class Site:
     level: int = 0
     diagnostics: str = ""
     nodes: tuple[DeclaredNode, ...] = ()
+    transport: str = ""
+    ssh: SshWay = field(default_factory=SshWay)
     environment: dict[str, str] = field(default_factory=dict)
     exclude: tuple[Exclusion, ...] = ()
     stand_in: str = ""
@@ -147,7 +158,7 @@ def load_site(path: Path) -> Site:
     file = read_yaml(path, InventoryError)
     lines = [str(found) for found in shape_findings(file, SiteEntry)]
     entry = to_struct(_what_fits(file) if lines else file.data, SiteEntry)
-    nodes = tuple(_node(file, name, node, lines) for name, node in entry.nodes.items())
+    nodes = _nodes(file, entry, lines)
     _duplicates(file, entry, lines)
     site = _site(file, entry, nodes)
     if lines:
@@ -193,6 +204,8 @@ def _site(file: YamlFile, entry: SiteEntry, nodes: tuple[DeclaredNode, ...]) -> 
         level=entry.level or 0,
         diagnostics=entry.diagnostics or "",
         nodes=nodes,
+        transport=entry.transport or "",
+        ssh=entry.ssh,
         environment=dict(entry.environment),
         exclude=tuple(Exclusion(clause=e.clause, reason=one_line(e.reason)) for e in entry.exclude),
         stand_in=one_line(entry.stand_in),
@@ -215,13 +228,13 @@ def contradictions(site: Site, profile: Profile) -> tuple[str, ...]:
     for node in site.nodes:
         if node.nvlink == "full" and not profile.nvlink:
             says = f"expected nvlink: none, found full: {profile.title} ({profile.name}) has no NVLink; correct one"
-            lines.append(site.wrong(("nodes", node.name, "nvlink"), says))
+            lines.append(site.wrong(("nodes", node.key, "nvlink"), says))
     out = {excluded.clause for excluded in site.exclude}
     for level in sorted({c.level for c in profile.clauses if _may_apply(site, c)}) if out else ():
         if not any(_must_pass(site, clause, out) for clause in profile.clauses if clause.level == level):
             says = f"expected a required clause with a limit to remain at level {level}, found all excluded; keep one"
             lines.append(site.wrong(("exclude",), says))
-    return tuple(lines)
+    return tuple(dict.fromkeys(lines))
 
 
 def _must_pass(site: Site, clause: Clause, out: Collection[str]) -> bool:
@@ -251,6 +264,28 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "gpuready-site/1", **schema}
 
 
+def _nodes(file: YamlFile, entry: SiteEntry, lines: list[str]) -> tuple[DeclaredNode, ...]:
+    """Every node of every set of names, each once."""
+    nodes: dict[str, DeclaredNode] = {}
+    for key, said in entry.nodes.items():
+        try:
+            names = expand(key)
+        except InventoryError as error:
+            lines.append(str(file.finding(("nodes", key), str(error))))
+            continue
+        twice = next((name for name in names if name in nodes), None)
+        if twice is not None:
+            lines.append(str(file.finding(("nodes", key), f"expected every node once, found {twice} twice; keep one")))
+        alone = len(names) == 1
+        if not alone and (said.host or isinstance(said.gpus, list)):
+            what = "host" if said.host else "a list of gpus"
+            says = f"expected {what} for one node, found it for {len(names)}; declare that node by itself"
+            lines.append(str(file.finding(("nodes", key), says)))
+        declared = _node(file, key, said, lines)
+        nodes |= {name: dataclasses.replace(declared, name=name) for name in names}
+    return tuple(nodes.values())
+
+
 def _node(file: YamlFile, name: str, entry: NodeEntry, lines: list[str]) -> DeclaredNode:
     gpus: list[DeclaredGpu] = []
     if isinstance(entry.gpus, list):
@@ -266,6 +301,8 @@ def _node(file: YamlFile, name: str, entry: NodeEntry, lines: list[str]) -> Decl
                 gpus.append(declared)
     return DeclaredNode(
         name=name,
+        key=name,
+        host=entry.host or "",
         count=entry.gpus if isinstance(entry.gpus, int) else len(gpus),
         gpus=tuple(gpus),
         nvlink=entry.nvlink or "",

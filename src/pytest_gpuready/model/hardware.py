@@ -114,6 +114,8 @@ class Node:
 
     name: str
     slots: tuple[Slot, ...]
+    host: str = ""
+    """What the machine calls itself; "" where it did not say."""
     boot_id: str = ""
     kernel: str = ""
     driver: str = ""
@@ -147,18 +149,24 @@ class Inventory:
     """Why this is a stand-in and no hardware ("" on real hardware): sets the basis of the whole run."""
     problems: dict[str, str] = field(default_factory=dict)
     """Node name -> why its inventory could not be taken."""
+    _by_name: dict[str, Node] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {node.name: node for node in self.nodes})
 
     def node(self, name: str) -> Node:
-        return next(n for n in self.nodes if n.name == name)
+        return self._by_name[name]
 
     def slot(self, part: Part) -> Slot | None:
         return next((s for s in self.node(part.node).slots if s.part == part), None)
 
-    def parts(self, per: str) -> tuple[Part, ...]:
-        """Expected parts of a kind ("node" or "gpu"), in order; never only the discovered ones."""
+    def parts(self, per: str, node: Node | None = None) -> tuple[Part, ...]:
+        """Expected parts of a kind ("node" or "gpu"), of one node or of all, in order; never only the discovered
+        ones."""
+        nodes = (node,) if node else self.nodes
         if per == "node":
-            return tuple(n.part for n in self.nodes)
-        return tuple(s.part for n in self.nodes for s in n.slots)
+            return tuple(n.part for n in nodes)
+        return tuple(s.part for n in nodes for s in n.slots)
 
 
 def short_uuid(uuid: str) -> str:

@@ -22,7 +22,6 @@ again at a deadline.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import time
@@ -75,12 +74,8 @@ class Ssh:
         long what should have ended may take to do so, `environment` further variables for agent commands.
 
         Raises:
-            TransportError: ClusterShell or ssh is not installed here, or one of the files is not there.
+            TransportError: ssh is not installed here, or one of the files is not there.
         """
-        if importlib.util.find_spec("ClusterShell") is None:
-            raise TransportError(
-                "expected ClusterShell for the ssh transport, found none; pip install 'pytest-gpuready[ssh]'"
-            )
         if shutil.which("ssh") is None:
             raise TransportError("expected ssh on the PATH, found none; install openssh-client")
         for path in (config, topology):

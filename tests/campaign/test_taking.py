@@ -1,14 +1,13 @@
-"""What follows a load is taken last of its level, whoever asks first."""
+"""What is measured when: what follows a load is taken last of its level, whoever asks first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.store import Store
+from pytest_gpuready.campaign.taking import Taking
 from pytest_gpuready.model import (
     Clause,
     Command,
@@ -90,9 +89,7 @@ CLAUSES = (
 )
 
 
-def run(
-    tmp_path: Path, *clauses: Clause, transport: Counting | None = None, **probes: One
-) -> tuple[Findings, Counting]:
+def run(tmp_path: Path, *clauses: Clause, transport: Counting | None = None, **probes: One) -> tuple[Taking, Counting]:
     transport = transport or Counting()
     profile = Profile(
         name="p",
@@ -105,13 +102,21 @@ def run(
         sha256="",
     )
     named = {**PROBES, **{one.name: one for one in probes.values()}}
+    store = Store(tmp_path, transport)
     findings = Findings(
-        store=Store(tmp_path, transport),
+        store=store,
         probes=list(named.values()),
         profile=profile,
         inventory=Inventory(nodes=(NODE,)),
     )
-    return findings, transport
+    return Taking(store=store, findings=findings), transport
+
+
+def take(taking: Taking, metric: str) -> Outcome:
+    """The outcome of the node's clause of this metric, measured now."""
+    (asked,) = taking.findings.profile.of_metric(metric)
+    taking.take(asked, NODE.part)
+    return taking.findings.verdict(asked, NODE.part).outcome
 
 
 def of(name: str) -> list[str]:
@@ -120,32 +125,32 @@ def of(name: str) -> list[str]:
 
 def test_asked_first_it_is_taken_last(tmp_path: Path) -> None:
     """Everything of its level and below comes before it, and nothing of a higher level."""
-    findings, transport = run(tmp_path)
-    findings.found("after-2", NODE.part)
+    taking, transport = run(tmp_path)
+    take(taking, "after-2")
     assert transport.ran == [*of("health"), *of("copies"), "after-2@node01"]
 
 
 def test_each_level_is_looked_at_before_the_next_is_loaded(tmp_path: Path) -> None:
     """The look after level 3 comes last of all, the one after level 2 before the load of level 3."""
-    findings, transport = run(tmp_path)
-    findings.found("after-3", NODE.part)
+    taking, transport = run(tmp_path)
+    take(taking, "after-3")
     assert transport.ran == [*of("health"), *of("copies"), "after-2@node01", *of("soak"), "after-3@node01"]
 
 
 def test_the_gate_of_the_next_level_includes_it(tmp_path: Path) -> None:
     """What a load broke keeps the next level from running, and that level is not loaded to find out."""
-    findings, transport = run(tmp_path, broken=One("after-2", 1, follows_level=2))
-    blocked = findings.blocked_by(3, NODE)
+    taking, transport = run(tmp_path, broken=One("after-2", 1, follows_level=2))
+    blocked = taking.blocked_by(3, NODE)
     assert blocked is not None
     assert blocked[0].id == "AFTER-2"
     assert transport.ran == [*of("health"), *of("copies"), "after-2@node01"]
-    assert findings.blocked_by(2, NODE) is None
+    assert taking.blocked_by(2, NODE) is None
 
 
 def test_a_failed_gate_is_not_loaded_beyond(tmp_path: Path) -> None:
     """The gates of level 4 are asked level by level: where level 1 fails, no load of level 2 or 3 is taken."""
-    findings, transport = run(tmp_path, broken=One("health", 1))
-    blocked = findings.blocked_by(4, NODE)
+    taking, transport = run(tmp_path, broken=One("health", 1))
+    blocked = taking.blocked_by(4, NODE)
     assert blocked is not None
     assert blocked[0].id == "HEALTH"
     assert set(transport.ran) <= set(of("health"))
@@ -154,8 +159,8 @@ def test_a_failed_gate_is_not_loaded_beyond(tmp_path: Path) -> None:
 def test_retests_come_before_it(tmp_path: Path) -> None:
     """A load that is repeated because it failed is over before anybody looks at the health."""
     clauses = tuple(clause("copies", 2, retest=True) if c.metric == "copies" else c for c in CLAUSES)
-    findings, transport = run(tmp_path, *clauses, slow=One("copies", 1, 1))
-    findings.found("after-2", NODE.part)
+    taking, transport = run(tmp_path, *clauses, slow=One("copies", 1, 1))
+    take(taking, "after-2")
     twice = [name for name in of("copies") for _ in range(2)]
     assert transport.ran == [*of("health"), *twice, "after-2@node01"]
 
@@ -163,16 +168,17 @@ def test_retests_come_before_it(tmp_path: Path) -> None:
 def test_an_excluded_load_is_not_taken_for_it(tmp_path: Path) -> None:
     """What the site file takes out is not measured, not even for the look after it."""
     clauses = tuple(clause("copies", 2, excluded="agreed") if c.metric == "copies" else c for c in CLAUSES)
-    findings, transport = run(tmp_path, *clauses)
-    findings.found("after-2", NODE.part)
+    taking, transport = run(tmp_path, *clauses)
+    take(taking, "after-2")
     assert transport.ran == [*of("health"), "after-2@node01"]
 
 
 def test_a_load_that_waits_for_what_does_not_hold_is_not_taken(tmp_path: Path) -> None:
     """A clause that has to wait for another one is not measured for the look after the load either."""
-    clauses = tuple(clause("copies", 2, after=("health",)) if c.metric == "copies" else c for c in CLAUSES)
-    findings, transport = run(tmp_path, *clauses, broken=One("health", 1))
-    findings.found("after-2", NODE.part)
+    others = {"copies": clause("copies", 2, after=("health",)), "health": clause("health", 1, gate=False)}
+    clauses = tuple(others.get(c.metric, c) for c in CLAUSES)
+    taking, transport = run(tmp_path, *clauses, broken=One("health", 1))
+    take(taking, "after-2")
     assert transport.ran == [*of("health"), "after-2@node01"]
 
 
@@ -183,24 +189,16 @@ def test_a_gate_that_waits_is_not_measured_for_the_next_level(tmp_path: Path) ->
         clause("copies", 2, after=("health",)),
         clause("after-2", 2, per="node"),
     )
-    findings, transport = run(tmp_path, *clauses, broken=One("health", 1))
-    assert findings.blocked_by(3, NODE) is None
+    taking, transport = run(tmp_path, *clauses, broken=One("health", 1))
+    assert taking.blocked_by(3, NODE) is None
     assert not set(of("copies")) & set(transport.ran)
 
 
 def test_another_process_reads_what_was_taken(tmp_path: Path) -> None:
     """A second process on the same directory takes nothing again."""
-    findings, transport = run(tmp_path)
-    findings.found("after-2", NODE.part)
+    taking, transport = run(tmp_path)
+    take(taking, "after-2")
     before = list(transport.ran)
     other, _ = run(tmp_path, transport=transport)
-    assert other.verdict(clause("after-2", 2, per="node"), NODE.part).outcome is Outcome.PASS
+    assert take(other, "after-2") is Outcome.PASS
     assert transport.ran == before
-
-
-@pytest.mark.parametrize("metric", ["after-2", "after-3"])
-def test_without_taking_nothing_is_run(tmp_path: Path, metric: str) -> None:
-    """Looking into the store alone measures nothing."""
-    findings, transport = run(tmp_path)
-    assert isinstance(findings.found(metric, NODE.part, take=False), Problem)
-    assert transport.ran == []

@@ -1,0 +1,148 @@
+"""The first contact: what every node says about itself before anything is measured, and whether it is the right one.
+
+A node that cannot be reached, answers as another one or belies the site file costs only itself: nothing that it said
+counts, and it is asked for nothing more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_gpuready.campaign.store import Taken, key_of
+from pytest_gpuready.errors import GpuReadyError, InventoryError, TransportError
+from pytest_gpuready.inventory import NodeFound, Site, denied
+from pytest_gpuready.inventory.identity import impostors
+from pytest_gpuready.model import CommandResult, Node, Profile
+from pytest_gpuready.model.agent_doc import NodeDoc, NvmlDoc
+from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
+from pytest_gpuready.probes import Probe
+from pytest_gpuready.transport import StoppedError, Transport, fan_out
+
+
+@dataclass(slots=True)
+class First:
+    """What was taken: scope -> results, node -> its documents, and node -> why it is asked for nothing more."""
+
+    taken: dict[str, Taken]
+    docs: dict[str, NodeFound] = field(default_factory=dict)
+    unreached: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, node: str, why: str, probes: Sequence[Probe]) -> None:
+        """Take nothing that this node said; it stays among the evidence."""
+        self.unreached[node] = why
+        self.docs[node] = NodeFound(node=why, nvml="")
+        for probe in probes:
+            key = key_of(probe.name, node)
+            before = self.taken.get(key) or Taken()
+            self.taken[key] = Taken(problem=why, earlier=[*before.earlier, *before.results])
+
+
+def ask_here(probes: Sequence[Probe], name: str, transport: Transport) -> First:
+    """The inventory's commands on this machine, side by side: neither needs the other. Ctrl-C ends them at once."""
+    node = Node(name=name, slots=())
+    taken: dict[str, Taken] = {}
+
+    def take(probe: Probe) -> None:
+        try:
+            result = Taken(results=[transport.run(probe.command(node, node.part))])
+        except TransportError as error:
+            result = Taken(problem=str(error))
+        taken[key_of(probe.name, name)] = result
+
+    threads = [threading.Thread(target=take, args=(probe,), daemon=True) for probe in probes]
+    for thread in threads:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(timeout=0.05)
+    except KeyboardInterrupt:
+        transport.stop()
+        raise
+    nothing = Taken(problem=f"{name}: expected an answer, found that it could not be asked; start pytest again")
+    first = First({key: taken.get(key, nothing) for key in (key_of(p.name, name) for p in probes)})
+    first.docs[name] = _found(first.taken, name)
+    return first
+
+
+def ask_all(probes: Sequence[Probe], names: Sequence[str], transport: Transport, site: Site | None) -> First:
+    """The inventory's commands on many nodes, one fan-out each: only who answers the first as itself is asked on."""
+    first = First({})
+    answers: dict[str, tuple[str, str]] = {}
+    for probe in probes:
+        nodes = {name: Node(name=name, slots=()) for name in names if name not in first.unreached}
+        for command, outcome in fan_out(transport, [probe.command(node, node.part) for node in nodes.values()]):
+            key = key_of(probe.name, command.node)
+            if isinstance(outcome, CommandResult):
+                first.taken[key] = Taken(results=[outcome])
+            elif not isinstance(outcome, StoppedError):
+                first.taken[key] = Taken(problem=str(outcome))
+        if probe is probes[0]:
+            for name in names:
+                taken = first.taken.get(key_of(probe.name, name)) or Taken(problem=f"{name}: it could not be asked")
+                if taken.problem:
+                    first.refuse(name, taken.problem, probes)
+                    continue
+                try:
+                    said = envelope(taken.results[0], probe.name)
+                except GpuReadyError as error:
+                    first.refuse(name, str(error), probes)
+                    continue
+                answers[name] = (said.host, said.boot_id)
+            for name, why in impostors(answers, site).items():
+                first.refuse(name, why, probes)
+    for name in names:
+        if name not in first.unreached:
+            first.docs[name] = _found(first.taken, name)
+    return first
+
+
+def read_first(probes: Sequence[Probe], names: Sequence[str], read: Mapping[str, Taken]) -> First:
+    """The first contact that another process of this run had, from its store."""
+    first = First(dict(read))
+    for name in names:
+        problems = [first.taken[key_of(probe.name, name)].problem for probe in probes]
+        if all(problems):
+            first.unreached[name] = problems[0]
+        first.docs[name] = _found(first.taken, name)
+    return first
+
+
+def hold_to_site(first: First, probes: Sequence[Probe], site: Site | None, profile: Profile | None) -> None:
+    """Refuse who belies the site file.
+
+    Raises:
+        InventoryError: there is only one node: then the file itself has to be corrected.
+    """
+    for name, why in denied(site, first.docs, profile=profile).items():
+        if len(first.docs) == 1:
+            raise InventoryError(why)
+        first.refuse(name, f"{name}: {why}", probes)
+
+
+def _found(taken: Mapping[str, Taken], node: str) -> NodeFound:
+    """Both documents of a node, or one line each that says why there is none."""
+    host = boot_id = ""
+    try:
+        result = _result(taken, "node", node)
+        said = envelope(result, "node")
+        host, boot_id = said.host, said.boot_id
+        node_found: NodeDoc | str = node_doc(result)
+    except GpuReadyError as error:
+        node_found, host, boot_id = str(error), "", ""
+    try:
+        nvml_found: NvmlDoc | str = nvml_doc(_result(taken, "nvml", node))
+    except GpuReadyError as error:
+        nvml_found = "" if str(error) == node_found else str(error)
+    return NodeFound(node=node_found, nvml=nvml_found, host=host, boot_id=boot_id)
+
+
+def _result(taken: Mapping[str, Taken], probe: str, node: str) -> CommandResult:
+    held = taken.get(key_of(probe, node)) or Taken()
+    if held.problem or not held.results:
+        raise TransportError(
+            held.problem or f"{node}: expected what {probe} printed, found nothing; start pytest again"
+        )
+    return held.results[0]

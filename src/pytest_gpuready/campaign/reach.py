@@ -1,0 +1,157 @@
+"""Which nodes a run is about, and through what they are reached: the command line first, then the site file."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_gpuready.campaign.progress import Progress, Screen, Shown
+from pytest_gpuready.errors import InventoryError
+from pytest_gpuready.inventory import Site, load_site, node_name
+from pytest_gpuready.inventory.nodeset import expand, fold
+from pytest_gpuready.inventory.ways import SshWay
+from pytest_gpuready.transport import Transport
+from pytest_gpuready.transport.local import Local
+from pytest_gpuready.transport.recording import Recording
+from pytest_gpuready.transport.replay import BUILT_IN, Replay
+
+TRANSPORTS = ("local", "ssh", "slurm", "kubernetes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """The nodes of a run by name, the transport to them, and the site file, of which only these nodes are left.
+
+    `remote` is True where a name leads to a machine by somebody's configuration, so that who answers must be asked.
+    """
+
+    names: tuple[str, ...]
+    transport: Transport
+    site: Site | None
+    remote: bool
+    left_out: str = ""
+    """What of the site file's nodes was not asked for, in one line; "" where all are."""
+
+
+def reach(
+    *,
+    nodes: str,
+    transport: str,
+    site: Path | None,
+    replay: str,
+    record: Path | None,
+    joined: bool,
+    screen: Screen | None,
+) -> Reach:
+    """Open the way to the nodes.
+
+    `nodes` is a set of names ("" for those of the site file), `transport` one of TRANSPORTS ("" for the site file's,
+    else ssh where nodes are named and this machine where none are), `replay` and `record` a recording to read and to
+    write; `joined` opens it for a process that joins the run of another.
+
+    Raises:
+        InventoryError: what was asked for contradicts itself or the site file, or the site file is wrong.
+        TransportError: there is no such recording, or the transport is not installed here.
+    """
+    if transport and transport not in TRANSPORTS:
+        raise InventoryError(f"--gpuready-transport: expected {', '.join(TRANSPORTS)}, found {transport[:40]!a}")
+    asked = expand(nodes, groups=True) if nodes else ()
+    if replay:
+        if record or transport:
+            other = "--gpuready-record" if record else "--gpuready-transport"
+            raise InventoryError(f"expected --gpuready-replay or {other}, found both; a replay reaches no node")
+        return _recorded(Replay(BUILT_IN.get(replay) or Path(replay)), site, asked)
+    declared = load_site(site) if site else None
+    kind = transport or (declared.transport if declared else "") or ("ssh" if asked else "local")
+    if kind == "local":
+        names: tuple[str, ...] = (node_name(declared, socket.gethostname()),)
+        if asked and asked != names:
+            raise InventoryError(
+                f"--gpuready-nodes: expected this machine ({names[0]}), found {fold(asked)[:80]}; "
+                "name a transport that reaches other nodes (--gpuready-transport ssh)"
+            )
+    else:
+        names = asked or (tuple(node.name for node in declared.nodes) if declared else ())
+        if not names:
+            raise InventoryError(
+                f"expected nodes to reach by {kind}, found none; declare them in the site file, or --gpuready-nodes"
+            )
+    declared, left_out = _only(declared, asked, names) if asked else (declared, "")
+    way: Transport = _way(kind, declared, screen)
+    if record:
+        if not joined and (record / "recording.json").exists():
+            raise InventoryError(f"expected no recording in {record} yet, found one; choose another directory")
+        way = Recording(way, record, site=site)
+    return Reach(names=names, transport=way, site=declared, remote=kind != "local", left_out=left_out)
+
+
+def _recorded(replay: Replay, site: Path | None, asked: tuple[str, ...]) -> Reach:
+    """The nodes of a recording; one that holds a single node may stand for the one that the site file declares."""
+    declared_in = site or replay.site
+    declared = load_site(declared_in) if declared_in else None
+    recorded = tuple(replay.meta.nodes)
+    if len(recorded) == 1 and not asked:
+        names: tuple[str, ...] = (node_name(declared, recorded[0]),)
+    else:
+        names = asked or tuple(node.name for node in declared.nodes) if declared and declared.nodes else recorded
+    strange = [] if asked else [name for name in recorded if len(recorded) > 1 and name not in names]
+    if declared and strange:
+        raise InventoryError(
+            f"expected every recorded node in {declared.name}, found {fold(strange)[:80]} recorded as well; declare it "
+            "there, or name the nodes to judge (--gpuready-nodes)"
+        )
+    unknown = [name for name in names if name not in recorded]
+    if len(unknown) == len(names):
+        raise InventoryError(
+            f"expected node {fold(names)[:80]} in the recording, found {fold(recorded)[:80]}; "
+            "declare that node, or leave the site file out"
+        )
+    declared, left_out = _only(declared, asked, names) if asked else (declared, "")
+    return Reach(names=names, transport=replay, site=declared, remote=len(names) > 1, left_out=left_out)
+
+
+def _only(declared: Site | None, asked: tuple[str, ...], names: tuple[str, ...]) -> tuple[Site | None, str]:
+    """The site file with the nodes that were asked for alone, and what was left out."""
+    if declared is None or not declared.nodes:
+        return declared, ""
+    known = {node.name: node for node in declared.nodes}
+    strange = [name for name in asked if name not in known]
+    if strange:
+        raise InventoryError(
+            f"--gpuready-nodes: expected nodes of {declared.name}, found {fold(strange)[:80]}; declare them there"
+        )
+    site = dataclasses.replace(declared, nodes=tuple(known[name] for name in names))
+    rest = len(declared.nodes) - len(names)
+    if not rest:
+        return site, ""
+    return site, f"{len(names)} of the {len(declared.nodes)} nodes of {declared.name} were asked for: {fold(names)}"
+
+
+def _way(kind: str, site: Site | None, screen: Screen | None) -> Transport:
+    progress = Progress(screen) if screen else None
+    said = progress.said if progress else None
+    way: Transport
+    if kind == "local":
+        way = Local(progress=said) if said else Local()
+    elif kind == "ssh":
+        from pytest_gpuready.transport.ssh import Ssh  # noqa: PLC0415 - one node needs none of it
+
+        asked = site.ssh if site else SshWay()
+        way = Ssh(
+            config=_beside(site, asked.config),
+            topology=_beside(site, asked.gateways),
+            python=asked.python,
+            fanout=asked.fanout,
+            connect_timeout_s=asked.connect_timeout_s,
+            progress=said,
+        )
+    else:
+        raise InventoryError(f"transport {kind} is not there yet")
+    return Shown(way, progress) if progress else way
+
+
+def _beside(site: Site | None, name: str | None) -> Path | None:
+    """A file that the site file names, relative to it."""
+    return site.directory / name if site and name else None

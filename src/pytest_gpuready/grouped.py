@@ -1,0 +1,69 @@
+"""Items that stand for several parts: with many nodes a clause is one test a node, called once for each of its GPUs.
+
+A test a part is what pytest shows best, and too much of it where there are thousands. What a grouped item said of each
+part crosses to the controller as one string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from pytest_gpuready.model import Inventory, Part
+
+OURS = frozenset(("part", "gpu", "measured", "require", "request", "acceptance", "profile", "inventory"))
+"""Fixtures whose value for each part is known without asking pytest again."""
+
+SHOWN = 8
+"""Parts of an item that are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was said of one part: the outcome's word, or "ERROR", and why."""
+
+    part: Part
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The parts of one node that an item stands for, as the parameter of its test."""
+
+    node: str
+    parts: tuple[Part, ...]
+
+    @property
+    def name(self) -> str:
+        return self.node
+
+
+def groups(inventory: Inventory, parts: Sequence[Part], fixtures: Sequence[str]) -> list[Part | Group]:
+    """What a clause test is parametrised with: its parts; of several nodes, one group a node.
+
+    A test that has other fixtures than ours may ask them for each part, so it stays a test a part.
+    """
+    if len(inventory.nodes) == 1 or not OURS.issuperset(fixtures):
+        return list(parts)
+    by_node: dict[str, list[Part]] = {}
+    for part in parts:
+        by_node.setdefault(part.node, []).append(part)
+    return [Group(node, tuple(of_it)) for node, of_it in by_node.items()]
+
+
+def encode(said: Sequence[Said]) -> str:
+    """One string for what was said of each part: outcome, reason, indices."""
+    told: dict[tuple[str, str], list[int]] = {}
+    for one in said:
+        told.setdefault((one.outcome, one.reason), []).append(one.part.index)
+    return msgspec.json.encode([(*what, indices) for what, indices in told.items()]).decode()
+
+
+def decode(node: str, text: str) -> Iterator[Said]:
+    """The other way round."""
+    for outcome, reason, indices in msgspec.json.decode(text, type=list[tuple[str, str, list[int]]]):
+        for index in indices:
+            yield Said(Part(node=node, index=index), outcome, reason)

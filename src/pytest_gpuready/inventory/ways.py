@@ -1,0 +1,28 @@
+"""How a site's nodes are reached, as the site file says it. What is left out is the transport's own default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Word = Annotated[str, Meta(min_length=1, max_length=400)]
+Seconds = Annotated[float, Meta(gt=0, le=7 * 86400)]
+TransportName = Literal["local", "ssh", "slurm", "kubernetes"]
+
+
+class Way(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Base of the ways to a node. `python` is the node's interpreter that runs the agent."""
+
+    python: Word = "python3"
+
+
+class SshWay(Way, frozen=True, kw_only=True):
+    """By ssh: an ssh_config of one's own, how many nodes at a time, and ClusterShell's file of gateways. Paths are
+    relative to the site file."""
+
+    config: Word | None = None
+    gateways: Word | None = None
+    fanout: Annotated[int, Meta(ge=1, le=4096)] = 64
+    connect_timeout_s: Seconds = 10.0
