@@ -148,6 +148,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _print(probe: str, arguments: Sequence[str]) -> None:
     """Run the probe and print its document on the real stdout."""
+    from pytest_gpuready.agent.machine import hostname  # noqa: PLC0415 - see above
     from pytest_gpuready.model.agent_doc import encode  # noqa: PLC0415 - see above
 
     run = PROBES[probe][0]
@@ -156,7 +157,7 @@ def _print(probe: str, arguments: Sequence[str]) -> None:
     sys.stdout.flush()
     out = os.dup(1)
     os.dup2(2, 1)
-    line = encode(probe=probe, host=os.uname().nodename, boot_id=boot_id(), data=run(arguments)) + b"\n"
+    line = encode(probe=probe, host=hostname(), boot_id=boot_id(), data=run(arguments)) + b"\n"
     with os.fdopen(out, "wb") as stream:
         stream.write(line)
 

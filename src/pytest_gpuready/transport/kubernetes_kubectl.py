@@ -33,7 +33,10 @@ _TODO = (
     (r"was refused|Unable to connect to the server|couldn't get current server API|i/o timeout|TLS handshake", ""),
     (r"pods? \"?[^\"]*\"? not found|pod does not exist|completed pod|container not found", "see what ended the pod"),
     (r"error dialing backend|no preferred addresses", "see whether the node is up and its kubelet answers"),
-    (r"executable file not found|no such file or directory", "put Python 3 and timeout (coreutils) into the image"),
+    (
+        r"executable file not found|failed to run command|no such file or directory",
+        "put Python 3 and timeout (coreutils) into the image",
+    ),
 )
 _NOT_SAID = re.compile(r"^(Defaulted container|Warning: |W\d{4} |I\d{4} )")
 _PREFIX = re.compile(r"^(Error from server:? ?|error: |Unable to use a TTY.*|E\d{4} [\d:.]+ +\d+ \S+\] )")

@@ -51,6 +51,7 @@ class _Job:
     def __init__(self, manifest: Manifest, *, privileged: bool) -> None:
         self.declared = privileged
         self.name = str(_at(manifest, "metadata.name"))
+        self.namespace = str(_at(manifest, "metadata.namespace"))
         self.labels = _map(_at(manifest, "metadata.labels"))
         self.spec = _map(_at(manifest, "spec"))
         self.pod_labels = _map(_at(manifest, "spec.template.metadata.labels"))
@@ -169,10 +170,10 @@ def _names(job: _Job) -> Found:
     room = LABEL_LENGTH - len(f"-{job.completions}")
     if not _LABEL.fullmatch(job.name) or len(job.name) > room:
         yield "metadata.name", f"a DNS-1123 label of at most {room} characters: pods get a number behind it", job.name
-    for each in job.containers:
-        name = str(each.get("name"))
+    names = [("metadata.namespace", job.namespace), *(("containers.name", str(c.get("name"))) for c in job.containers)]
+    for where, name in names:
         if not _LABEL.fullmatch(name) or len(name) > LABEL_LENGTH:
-            yield "containers.name", f"a DNS-1123 label of at most {LABEL_LENGTH} characters", name
+            yield where, f"a DNS-1123 label of at most {LABEL_LENGTH} characters", name
     for key, value in (*job.labels.items(), *job.pod_labels.items()):
         if not isinstance(value, str) or len(value) > LABEL_LENGTH or not _LABEL_VALUE.fullmatch(value):
             yield f"labels.{key}", f"a label of at most {LABEL_LENGTH} characters", value
@@ -316,10 +317,11 @@ def _rbac(manifests: Sequence[Manifest], accounts: set[Any], namespace: str) -> 
             if role is None or reference.get("apiGroup") != _RBAC:
                 yield "rbac", f"{where} roleRef", f"a {kind} of the set", reference
                 continue
-            for subject in (_map(each) for each in _list(binding.get("subjects"))):
+            subjects = [_map(each) for each in _list(binding.get("subjects"))]
+            for subject in subjects:
                 if subject.get("name") not in accounts or subject.get("namespace") != namespace:
                     yield "rbac", f"{where} subjects", "a service account of the set", subject
-            bound |= _granted(role)
+            bound |= _granted(role) if subjects else set()
         if bound != needed:
             lacks, more = sorted(needed - bound), sorted(bound - needed)
             yield "rbac", kind, "the rights that the transport uses, no more", f"lacks {lacks}, has {more} beyond"

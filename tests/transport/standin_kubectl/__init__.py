@@ -37,7 +37,8 @@ class Cluster:
 
     def transport(self, **other: Any) -> Kubernetes:
         options = {"wait_s": 0.0, "patience_s": 1.0, "python": sys.executable, **other}
-        return Kubernetes(namespace="gpuready", image="example/gpuready:0.1", kubectl=str(self.kubectl), **options)
+        options = {"image": "example/gpuready:0.1", **options}
+        return Kubernetes(namespace="gpuready", kubectl=str(self.kubectl), **options)
 
     def calls(self, verb: str = "") -> list[list[str]]:
         """The calls that were made, those of one verb."""
