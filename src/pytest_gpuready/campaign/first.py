@@ -18,7 +18,7 @@ from pytest_gpuready.model import CommandResult, Node, Profile
 from pytest_gpuready.model.agent_doc import NodeDoc, NvmlDoc
 from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
 from pytest_gpuready.probes import Probe
-from pytest_gpuready.transport import StoppedError, Transport, fan_out
+from pytest_gpuready.transport import StoppedError, Transport, run_each
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ def ask_all(probes: Sequence[Probe], names: Sequence[str], transport: Transport,
     answers: dict[str, tuple[str, str]] = {}
     for probe in probes:
         nodes = {name: Node(name=name, slots=()) for name in names if name not in first.unreached}
-        for command, outcome in fan_out(transport, [probe.command(node, node.part) for node in nodes.values()]):
+        for command, outcome in run_each(transport, [probe.command(node, node.part) for node in nodes.values()]):
             key = key_of(probe.name, command.node)
             if isinstance(outcome, CommandResult):
                 first.taken[key] = Taken(results=[outcome])

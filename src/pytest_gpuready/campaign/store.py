@@ -21,7 +21,7 @@ import msgspec
 from pytest_gpuready.errors import RecordingEndedError, StoreError, TransportError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.transport import LostError, StoppedError, Transport, fan_out
+from pytest_gpuready.transport import LostError, StoppedError, Transport, run_each
 
 BUSY_S = 4 * 3600.0
 """How long a measurement waits for its turn."""
@@ -131,7 +131,7 @@ class Store:
         keys = {command.node: key for key, command in commands.items()}
         ended: list[str] = []
         silent: dict[str, CommandResult] = {}
-        for command, outcome in fan_out(self._transport, commands.values()):
+        for command, outcome in run_each(self._transport, commands.values()):
             key = keys[command.node]
             if isinstance(outcome, RecordingEndedError):
                 ended.append(key)

@@ -66,7 +66,7 @@ class StoppedError(TransportError):
     """The command was not begun, or ended by us, because the person pressed Ctrl-C: it says nothing about the node."""
 
 
-def fan_out(transport: Transport, commands: Iterable[Command]) -> Iterator[Ended]:
+def run_each(transport: Transport, commands: Iterable[Command]) -> Iterator[Ended]:
     """`run_many` of a transport that has it; else its `run`, one command after the other."""
     if isinstance(transport, ManyTransport):
         return transport.run_many(commands)
