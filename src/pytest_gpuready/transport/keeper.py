@@ -1,4 +1,4 @@
-"""Runs ON the node, beside every command that is sent there: the node's end of `transport.ssh`.
+"""Runs ON the node, beside every command that is sent there: the node's end of `transport.kept`.
 
 It is sent as text with each command and needs only Python 3.8 and its standard library; nothing of it stays. The
 command runs in a session of its own, under its deadline, its output bounded, and it is told to end (SIGTERM, its
@@ -9,7 +9,9 @@ What it says, line by line, each beginning with the word that the controller cho
 
     WORD start                                 the command runs
     WORD o BASE64, WORD e BASE64               a piece of its stdout, of its stderr
-    WORD end CODE LATE CUT SECONDS UNKILLABLE  CODE as Python sees it; flags 0 or 1; process id that survived or 0
+    WORD end CODE LATE CUT SECONDS UNKILLABLE SIGNAL
+                                               CODE as Python sees it; flags 0 or 1; process id that survived or 0;
+                                               the signal by which somebody else told us to end, or 0
     WORD failed BASE64                         it could not be started, and why
 
 Only such lines are the command's: whatever a login shell prints around them is noise. On stdin it hears "stop" (end
@@ -58,6 +60,9 @@ class Keeper:
         self.argv = argv
         self.timeout_s, self.grace_s, self.patience_s, self.max_bytes = limits
         self.tell_all = True
+        self.piece = CHUNK
+        self.tail = b""
+        self.told_by = 0
         self.out = bytearray(b"\n")
         self.heard = b""
         self.streams: dict[int, bytes] = {}
@@ -120,7 +125,8 @@ class Keeper:
         self.reap()
         self.drain()
         code = "-" if self.code is None else str(self.code)
-        self.say(b"end %s %d %d %.4f %d" % (code.encode(), self.late, self.cut, seconds, unkillable))
+        how = (code.encode(), self.late, self.cut, seconds, unkillable, self.told_by)
+        self.say(b"end %s %d %d %.4f %d %d" % how)
 
     def goes_on(self) -> bool:
         """False where there is nothing left to wait for; tells the command to end where it is time for that."""
@@ -228,7 +234,13 @@ class Keeper:
 
     def say(self, words: bytes) -> None:
         if not self.gone:
-            self.out += self.word + b" " + words + b"\n"
+            self.out += self.word + b" " + words + self.tail + b"\n"
+
+    def hear_signal(self, signum: int) -> None:
+        """Somebody else wants us to end: a time limit, an operator, a machine that goes down."""
+        self.stop = True
+        if self.told_at is None and self.ended_at is None:
+            self.told_by = signum
 
     def turn(self, wait_s: float) -> None:
         """Wait for output, for the controller or for the end of the command, and pass on what there is."""
@@ -264,8 +276,9 @@ class Keeper:
         room = self.room[end]
         self.room[end] = room - len(piece)
         self.cut = self.cut or len(piece) > room
-        if room > 0:
-            self.say(self.streams[end] + b" " + binascii.b2a_base64(piece[:room], newline=False))
+        for start in range(0, min(room, len(piece)), self.piece):
+            part = piece[start : min(room, start + self.piece)]
+            self.say(self.streams[end] + b" " + binascii.b2a_base64(part, newline=False))
         return not self.cut
 
     def drain(self) -> None:
@@ -358,12 +371,17 @@ def main(
     limits: tuple[float, float, float, int],
     environment: dict[str, str],
     carry: tuple[int, str, tuple[int, int]] | None = None,
+    shape: tuple[int, str] = (CHUNK, ""),
 ) -> None:
-    """Keep one command. `limits`: timeout, grace and patience in seconds, bytes of a stream. An agent is carried."""
+    """Keep one command. `limits`: timeout, grace and patience in seconds, bytes of a stream. An agent is carried.
+
+    `shape` is how many bytes of output one line carries, and what each line ends with.
+    """
     keeper = Keeper(word, argv, limits)
+    keeper.piece, keeper.tail = shape[0], shape[1].encode("ascii")
     keeper.tell_all = carry is None
     for signum in SIGNALS:
-        signal.signal(signum, lambda *_: setattr(keeper, "stop", True))
+        signal.signal(signum, lambda number, _: keeper.hear_signal(number))
     try:
         if carry:
             environment = {**environment, "PYTHONPATH": carried(*carry)}

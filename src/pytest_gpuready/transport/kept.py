@@ -22,7 +22,7 @@ from pytest_gpuready.model.command import PYTHON
 from pytest_gpuready.transport import LostError
 from pytest_gpuready.transport.agent_environment import agent_environment
 from pytest_gpuready.transport.agent_zip import OLDEST, AgentZip
-from pytest_gpuready.transport.keeper import FLUSH_S
+from pytest_gpuready.transport.keeper import CHUNK, FLUSH_S
 from pytest_gpuready.transport.progress_lines import ProgressLines
 
 KILL_AFTER_S = 5
@@ -66,8 +66,12 @@ def request(
     patience_s: float,
     max_bytes: int,
     environment: Mapping[str, str] | None = None,
+    shape: tuple[int, str] = (CHUNK, ""),
 ) -> Request:
-    """How a node is asked for this command; an agent command carries the agent and is given the environment."""
+    """How a node is asked for this command; an agent command carries the agent and is given the environment.
+
+    `shape` is what the way back can carry: bytes of output in one line, and what each line ends with.
+    """
     word = f"gpuready-{secrets.token_hex(8)}"
     is_agent = command.argv[0] == PYTHON
     argv = (python, *command.argv[1:]) if is_agent else command.argv
@@ -75,7 +79,9 @@ def request(
     variables = agent_environment(command, environment or {})
     carry = (len(agent.data), agent.sha256, OLDEST) if is_agent and agent else None
     # ascii: words that are no text travel as the surrogates that the node turns back into the same bytes.
-    call = f"\nmain({word!a}, {argv!a}, limits={limits!r}, environment={variables!a}, carry={carry!r})\n"
+    call = (
+        f"\nmain({word!a}, {argv!a}, limits={limits!r}, environment={variables!a}, carry={carry!r}, shape={shape!a})\n"
+    )
     source = (_SOURCE + call).encode("utf-8")
     ends_s = command.timeout_s + command.grace_s + 2 * patience_s
     words = ["timeout", "-k", str(KILL_AFTER_S), str(math.ceil(ends_s + FLUSH_S + SLACK_S)), python, "-I", "-S", "-c"]
@@ -145,8 +151,8 @@ class Kept:
         elif kind == b"failed":
             self._failed = base64.b64decode(words[0], validate=True).decode("utf-8", errors="replace")
         elif kind == b"end":
-            code, late, cut, seconds, unkillable = words
-            _ = (code == b"-" or int(code), int(late), int(cut), float(seconds), int(unkillable))
+            code, late, cut, seconds, unkillable, told_by = words
+            _ = (code == b"-" or int(code), int(late), int(cut), float(seconds), int(unkillable), int(told_by))
             self._end = words
         else:
             raise ValueError("unknown word")
@@ -166,7 +172,7 @@ class Kept:
         if self._failed is not None:
             return TransportError(f"{node}: {self._not_started(self._failed)}")
         if self._end is not None:
-            return self._result(self._end)
+            return self._ended(self._end)
         noise = shown(bytes(self._noise).strip().rpartition(b"\n")[2])
         found = why or f"ssh ended with code {code}"
         if self.running:
@@ -183,6 +189,17 @@ class Kept:
             "install them or name another Python"
         )
 
+    def _ended(self, end: list[bytes]) -> CommandResult | TransportError:
+        late, told_by = int(end[1]), int(end[5])
+        if late or not told_by:
+            return self._result(end)
+        # It may have ended well in its grace: what it had done until then is still not all of it.
+        return LostError(
+            f"{self.command.node}: expected {shown_word(self.command)} to end by itself, found it ended by signal "
+            f"{told_by} from outside; see who ended it there",
+            self._result(end),
+        )
+
     def _not_started(self, why: str) -> str:
         failed = shown(why.encode("utf-8", errors="replace"))
         if self.command.argv[0] == PYTHON:
@@ -192,13 +209,13 @@ class Kept:
     def _result(self, end: list[bytes] | None) -> CommandResult:
         """The result; without an end what was heard until now."""
         stderr = bytes(self._stderr) + (self._lines.rest() if self._lines else b"")
-        code, late, cut, seconds, unkillable = end or (b"-", b"0", b"0", b"0", b"0")
+        code, late, cut, seconds, unkillable, told_by = end or (b"-", b"0", b"0", b"0", b"0", b"0")
         if int(cut):
             stderr += f"\noutput beyond {self.max_bytes} bytes was cut and the command ended".encode()
         given_up = int(unkillable)
         return CommandResult(
             command=self.command,
-            exit_code=None if int(late) or given_up or code == b"-" else int(code),
+            exit_code=None if int(late) or given_up or int(told_by) or code == b"-" else int(code),
             stdout=self._stdout.decode("utf-8", errors="replace"),
             stderr=stderr.decode("utf-8", errors="replace"),
             started=self.started,
