@@ -7,6 +7,7 @@ the store again.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import os
 import re
@@ -199,38 +200,40 @@ class Driving:
         try:
             yield
         except KeyboardInterrupt:
-            for part in parts_of(item):
-                self._interrupted(item.stash[CLAUSE], part)
+            self._interrupted(item.stash[CLAUSE], parts_of(item))
             raise
 
-    def _interrupted(self, clause: Clause, part: Part) -> None:
+    def _interrupted(self, clause: Clause, parts: Sequence[Part]) -> None:
         """No test will say it any more: what was measured just now, for this clause and others, has no verdict."""
         acceptance = self.acceptance
-        metrics, parts = acceptance.findings.measured_with(clause.metric, part)
+        metrics: set[str] = set()
+        near: set[Part] = set()
+        for part in parts:
+            together = acceptance.findings.measured_with(clause.metric, part)
+            metrics.update(together[0])
+            near.update(together[1])
         for other in acceptance.profile.up_to(acceptance.level):
-            for near in acceptance.inventory.parts(other.per) if other.metric in metrics else ():
-                if near in parts and (other.id, near.name) not in self._records:
-                    said = Record(outcome=Outcome.NOT_TESTED.value, reason="its measurement was interrupted")
-                    self._records[other.id, near.name].append(said)
+            for part in acceptance.inventory.parts(other.per) if other.metric in metrics else ():
+                if part in near and (other.id, part.name) not in self._records:
+                    said = _record(Outcome.NOT_TESTED.value, "its measurement was interrupted")
+                    self._records[other.id, part.name].append(said)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect what tests said, here or in a worker."""
         said = {str(name): str(value) for name, value in report.user_properties}
-        if "gpuready.outcome" not in said:
+        if "gpuready.clause" not in said:
             return
         if report.when == "teardown" and not report.failed:
             return
         if report.when == "setup" and report.passed:
             return
         clause, part = said["gpuready.clause"], said["gpuready.part"]
-        told = {part: Record(outcome=said["gpuready.outcome"], reason=said["gpuready.reason"])}
         if "gpuready.cells" in said:
-            told = {
-                one.part.name: Record(outcome=one.outcome, reason=one.reason)
-                for one in decode(part, said["gpuready.cells"])
-            }
+            told = {one.part.name: _record(one.outcome, one.reason) for one in decode(said["gpuready.cells"])}
+        else:
+            told = {part: _record(said["gpuready.outcome"], said["gpuready.reason"])}
         for name, record in told.items():
-            broken = Record(outcome="ERROR", reason="the test broke in its tear-down")
+            broken = _record("ERROR", "the test broke in its tear-down")
             self._records[clause, name].append(broken if report.when == "teardown" else record)
 
     # --- the end -------------------------------------------------------------------------------------------------
@@ -314,6 +317,12 @@ _PYTEST_CODES = {
     5: "no test was collected",
     6: "too many warnings",
 }
+
+
+@functools.lru_cache
+def _record(outcome: str, reason: str) -> Record:
+    """Most tests of many nodes say the same: one object for all of them."""
+    return Record(outcome=outcome, reason=reason)
 
 
 def _place(item: pytest.Item) -> tuple[int, bool]:

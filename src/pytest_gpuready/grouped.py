@@ -1,4 +1,4 @@
-"""Items that stand for several parts: with many nodes a clause is one test a node, called once for each of its GPUs.
+"""Items that stand for several parts: with several nodes a clause is one test a node, with many one test for all.
 
 A test a part is what pytest shows best, and too much of it where there are thousands. What a grouped item said of each
 part crosses to the controller as one string.
@@ -16,6 +16,9 @@ from pytest_gpuready.model import Inventory, Part
 OURS = frozenset(("part", "gpu", "measured", "require", "request", "acceptance", "profile", "inventory"))
 """Fixtures whose value for each part is known without asking pytest again."""
 
+MANY = 64
+"""From more nodes on a clause is one test for all of them: thousands of tests cost more than what they judge."""
+
 SHOWN = 8
 """Parts of an item that are told one by one."""
 
@@ -31,23 +34,21 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The parts of one node that an item stands for, as the parameter of its test."""
+    """The parts that an item stands for, as the parameter of its test: those of a node, or of many."""
 
-    node: str
+    name: str
     parts: tuple[Part, ...]
-
-    @property
-    def name(self) -> str:
-        return self.node
 
 
 def groups(inventory: Inventory, parts: Sequence[Part], fixtures: Sequence[str]) -> list[Part | Group]:
-    """What a clause test is parametrised with: its parts; of several nodes, one group a node.
+    """What a clause test is parametrised with: its parts; of several nodes one group a node, of many one group.
 
     A test that has other fixtures than ours may ask them for each part, so it stays a test a part.
     """
     if len(inventory.nodes) == 1 or not OURS.issuperset(fixtures):
         return list(parts)
+    if len(inventory.nodes) > MANY:
+        return [Group(f"{len(inventory.nodes)} nodes", tuple(parts))] if parts else []
     by_node: dict[str, list[Part]] = {}
     for part in parts:
         by_node.setdefault(part.node, []).append(part)
@@ -55,15 +56,15 @@ def groups(inventory: Inventory, parts: Sequence[Part], fixtures: Sequence[str])
 
 
 def encode(said: Sequence[Said]) -> str:
-    """One string for what was said of each part: outcome, reason, indices."""
-    told: dict[tuple[str, str], list[int]] = {}
+    """One string for what was said of each part: outcome, reason, nodes and indices."""
+    told: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for one in said:
-        told.setdefault((one.outcome, one.reason), []).append(one.part.index)
-    return msgspec.json.encode([(*what, indices) for what, indices in told.items()]).decode()
+        told.setdefault((one.outcome, one.reason), []).append((one.part.node, one.part.index))
+    return msgspec.json.encode([(*what, parts) for what, parts in told.items()]).decode()
 
 
-def decode(node: str, text: str) -> Iterator[Said]:
+def decode(text: str) -> Iterator[Said]:
     """The other way round."""
-    for outcome, reason, indices in msgspec.json.decode(text, type=list[tuple[str, str, list[int]]]):
-        for index in indices:
+    for outcome, reason, parts in msgspec.json.decode(text, type=list[tuple[str, str, list[tuple[str, int]]]]):
+        for node, index in parts:
             yield Said(Part(node=node, index=index), outcome, reason)

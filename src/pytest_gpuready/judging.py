@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -112,7 +112,7 @@ class Judging:
             each += [self._said(item, part, end) for part in about.parts if part not in known]
             properties: list[tuple[str, object]] = [
                 ("gpuready.clause", clause.id),
-                ("gpuready.part", about.node),
+                ("gpuready.part", about.name),
                 ("gpuready.cells", encode(each)),
             ]
         else:
@@ -162,7 +162,7 @@ class Judging:
             pytest.skip(f"NOT TESTED: {item.stash[BLOCKED]}")
         taking.take(clause, part)
         found = findings.found(clause.metric, part)
-        verdict = findings.verdict(clause, part)
+        verdict = findings.judge(clause, part, found)
         if verdict.outcome in (Outcome.NOT_MEASURED, Outcome.UNSTABLE):
             item.stash[VERDICT] = verdict
             raise NotMeasuredError(finding_line(acceptance.inventory, clause, part, found, verdict))
@@ -206,10 +206,10 @@ def parameter(item: pytest.Item) -> Part | Group:
     return about
 
 
-def parts_of(item: pytest.Item) -> Iterator[Part]:
+def parts_of(item: pytest.Item) -> tuple[Part, ...]:
     """The parts that a clause test stands for."""
     about = parameter(item)
-    yield from about.parts if isinstance(about, Group) else (about,)
+    return about.parts if isinstance(about, Group) else (about,)
 
 
 def _no_verdict(item: pytest.Item) -> str:
