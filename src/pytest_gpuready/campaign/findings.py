@@ -57,7 +57,7 @@ class Findings:
         self._probe_of = {metric: probe for probe in probes for metric in probe.metrics}
         self._read: dict[str, _Read] = {}
         # What follows from the same objects as before is not worked out again: a run asks for each cell many times.
-        self._scopes: dict[tuple[str, Part], Part | None] = {}
+        self._scopes: dict[tuple[str, Part], tuple[Part | None, str]] = {}
         self._reasons: dict[tuple[str, str], tuple[Clause, str]] = {}
         self._verdicts: dict[tuple[str, Part], tuple[Clause, Found, Verdict]] = {}
 
@@ -70,16 +70,18 @@ class Findings:
         probe = self._probe_of.get(metric)
         if probe is None:
             return _problem(metric, part, f"{part.label}: no probe answers {metric}")
-        scope = self.scope(probe, part)
+        scope, key = self._place(probe, part)
         if scope is None:
             slot = self.inventory.slot(part)
             gone = "no GPU was found in its place" if slot is None or slot.gpu is None else "it cannot be asked"
             return _problem(metric, part, f"{part.label}: {gone}")
-        read = self._stored(probe, scope)
+        read = self._read.get(key) or self._stored(probe, scope)
         if read is None:
             return _problem(metric, part, f"{part.label}: {metric} was not measured")
+        if answer := read.answers.get((metric, part.name)):
+            return answer
         default = read.problem or f"{part.label}: {probe.name} says nothing about {metric}"
-        return read.answers.get((metric, part.name)) or _problem(metric, part, default)
+        return _problem(metric, part, default)
 
     def verdict(self, clause: Clause, part: Part) -> Verdict:
         """The verdict of a clause on a part.
@@ -133,11 +135,7 @@ class Findings:
 
     def scope(self, probe: Probe, part: Part) -> Part | None:
         """What this probe is asked about to answer for a part: the part itself or its node; None where neither is."""
-        at = (probe.name, part)
-        if at not in self._scopes:
-            node = self.inventory.node(part.node)
-            self._scopes[at] = next((scope for scope in probe.scopes(node) if scope in (part, node.part)), None)
-        return self._scopes[at]
+        return self._place(probe, part)[0]
 
     def is_stored(self, probe: Probe, scope: Part) -> bool:
         """True where this scope was measured, or it is known why it cannot be."""
@@ -185,6 +183,16 @@ class Findings:
             self._read.pop(key_of(probe.name, scope.name), None)
         else:
             self._read.clear()
+
+    def _place(self, probe: Probe, part: Part) -> tuple[Part | None, str]:
+        """The scope of a part, and its name in the store."""
+        at = (probe.name, part)
+        known = self._scopes.get(at)
+        if known is None:
+            node = self.inventory.node(part.node)
+            scope = next((scope for scope in probe.scopes(node) if scope in (part, node.part)), None)
+            known = self._scopes[at] = scope, key_of(probe.name, scope.name) if scope else ""
+        return known
 
     def _stored(self, probe: Probe, scope: Part) -> _Read | None:
         """What is stored for this scope; None where that is nothing."""
