@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,9 @@ from pytest_gpuready.certificate.document import (
     SiteEntry,
     verdict_text,
 )
+from pytest_gpuready.certificate.folded import folded_lines
 from pytest_gpuready.certificate.rule import OPEN, Asked, Cell, Ruling, hidden, rule
+from pytest_gpuready.certificate.written import number
 from pytest_gpuready.model import Outcome, Part
 
 __all__ = ["NOT_TESTED", "Facts", "Record", "build", "ruled"]
@@ -108,7 +109,9 @@ def build(
         else None,
         site=facts.site,
         nodes=ruled(facts.nodes, cells, asked, basis),
-        assumptions=list(findings.inventory.assumptions) if findings else [],
+        assumptions=folded_lines(findings.inventory.assumptions, (node.name for node in findings.inventory.nodes))
+        if findings
+        else [],
         exclusions=exclusions,
         suites=tested,
         counts=Counts(
@@ -119,8 +122,7 @@ def build(
         environment=dict(facts.environment),
         evidence=list(facts.evidence),
     )
-    number = "GR-" + hashlib.sha256(msgspec.json.encode(certificate, order="deterministic")).hexdigest()[:12]
-    return msgspec.structs.replace(certificate, number=number)
+    return msgspec.structs.replace(certificate, number=number(certificate))
 
 
 def ruled(

@@ -160,7 +160,8 @@ def same_environment(certificate: Certificate) -> tuple[list[tuple[str, list[tup
     for name, found in list(values.items())[:SAME_ROWS_AT_MOST]:
         ordered = sorted(found.items(), key=lambda item: -len(item[1]))
         told = [
-            (text, "" if len(nodes) == len(names) else folded(nodes, 8)) for text, nodes in ordered[:SAME_VALUES_AT_MOST]
+            (text, "" if len(nodes) == len(names) else folded(nodes, 8))
+            for text, nodes in ordered[:SAME_VALUES_AT_MOST]
         ]
         rest = ordered[SAME_VALUES_AT_MOST:]
         told += [(f"and {len(rest)} more values", folded([n for _, nodes in rest for n in nodes], 4))] if rest else []

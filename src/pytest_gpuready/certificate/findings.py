@@ -7,6 +7,7 @@ one cause (a deadline, a closed gate, a GPU that is gone) usually takes many cla
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -14,6 +15,8 @@ from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartE
 from pytest_gpuready.certificate.words import OPEN, clean, number, part_text, parts_text, rank, said
 
 _BY_REASON = ("NOT MEASURED", "NOT TESTED", "OBSERVED", "HIDDEN", "EXCLUDED", "NOT APPLICABLE")
+_FOLDED = {"EXCLUDED": "NOT APPLICABLE", "HIDDEN": "OBSERVED"}
+"""Words that the document folds into others."""
 _PRESENT = "gpu.present"
 """The metric whose failure explains why nothing else of the part was measured."""
 
@@ -69,9 +72,9 @@ class Finding:
         return f"begin with {self.follows}" if self.follows else self.worst.action
 
 
-def cells(certificate: Certificate) -> list[_Cell]:
-    """Every clause on every part, in the order of the profile."""
-    return [(c, p) for suite in certificate.suites for c in suite.clauses for p in c.parts]
+def cells(certificate: Certificate) -> Iterator[_Cell]:
+    """Every clause on every part, in the order of the profile: many, so that nobody keeps a list of them."""
+    return ((c, p) for suite in certificate.suites for c in suite.clauses for p in c.parts)
 
 
 def counted(certificate: Certificate) -> Counter[str]:
@@ -81,7 +84,8 @@ def counted(certificate: Certificate) -> Counter[str]:
 
 def absences(certificate: Certificate) -> dict[str, _Cell]:
     """Parts that are not there -> the cell that says so: of such a part nothing else can have a value."""
-    return {p.part: (c, p) for c, p in cells(certificate) if c.metric == _PRESENT and p.outcome == "FAIL"}
+    clauses = (c for suite in certificate.suites for c in suite.clauses if c.metric == _PRESENT)
+    return {p.part: (c, p) for c in clauses for p in c.parts if p.outcome == "FAIL"}
 
 
 def without_verdict(certificate: Certificate, *, required: bool = True) -> list[str]:
@@ -99,8 +103,9 @@ def by_outcome(certificate: Certificate, outcome: str) -> list[Finding]:
     many = len(certificate.nodes) > 1
     absent = absences(certificate) if outcome == "NOT MEASURED" else {}
     groups: dict[tuple[str, str], list[_Cell]] = {}
+    in_document = _FOLDED.get(outcome, outcome)
     for clause, part in cells(certificate):
-        if said(part) != outcome:
+        if part.outcome != in_document or said(part) != outcome:
             continue
         if part.part in absent:
             key = (_PRESENT, absent[part.part][1].shown)
@@ -113,7 +118,7 @@ def by_outcome(certificate: Certificate, outcome: str) -> list[Finding]:
 
 
 def _cause(part: PartEntry, many: bool) -> str:
-    """What equal causes have in common: the reason without the part it names; of several nodes, wherever it names it."""
+    """What equal causes have in common: the reason without the part in front; of several nodes, without it anywhere."""
     if not many:
         return part.reason.removeprefix(f"{part.label}: ")
     return part.reason.replace(part.label, "").replace(part.node, "")
@@ -144,7 +149,8 @@ def findings(certificate: Certificate) -> list[Finding]:
     found = [f for o in ("FAIL", "NOT MEASURED", "UNSTABLE", "NOT TESTED") for f in by_outcome(certificate, o)]
     if certificate.judged != "ACCEPTED":
         found += [f for f in map(_required_only, by_outcome(certificate, "OBSERVED")) if f is not None]
-    order = {clause.id: place for place, (clause, _) in enumerate(cells(certificate))}
+    clauses = (clause.id for suite in certificate.suites for clause in suite.clauses)
+    order = {clause_id: place for place, clause_id in enumerate(clauses)}
 
     def key(finding: Finding) -> tuple[int, bool, bool, int, bool, int]:
         clause, ran = finding.clause, any(part.evidence for _, part in finding.cells)

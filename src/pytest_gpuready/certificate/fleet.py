@@ -94,7 +94,9 @@ class Fleet:
 def fleet(certificate: Certificate, found: list[Finding], spreads: Sequence[Spread]) -> Fleet:
     """The view of a certificate over several nodes; `found` are its findings."""
     silent = {node.name for node in certificate.nodes if not node.answered}
-    rejected_first = sorted(certificate.nodes, key=lambda node: ("REJECTED", "INCOMPLETE", "ACCEPTED").index(node.judged))
+    rejected_first = sorted(
+        certificate.nodes, key=lambda node: ("REJECTED", "INCOMPLETE", "ACCEPTED").index(node.judged)
+    )
     to_tell = [node for node in rejected_first if node.judged != "ACCEPTED" and node.name not in silent]
     anchors = {node.name: f"n{place}" for place, node in enumerate(to_tell[:NODES_IN_FULL], 1)}
     far = _far(spreads)
@@ -197,9 +199,7 @@ def _worst(
             nodes.setdefault(cell[1].node, []).append(cell)
         groups = [[*cells] for cells in nodes.values()] if len(nodes) <= SPLIT_AT_MOST else [list(finding.cells)]
         for cells in groups:
-            own = Finding(
-                outcome=finding.outcome, cells=tuple(cells), cause=finding.cause, follows=finding.follows
-            )
+            own = Finding(outcome=finding.outcome, cells=tuple(cells), cause=finding.cause, follows=finding.follows)
             rows.append(_row(own, followers, list(dict.fromkeys(part.node for _, part in cells)), anchors))
     return tuple(rows), 0
 
@@ -209,7 +209,10 @@ def _row(finding: Finding, followers: Sequence[Finding], nodes: list[str], ancho
     alone = len(nodes) == 1
     parts = finding.parts
     whole = all(words.split_part(part)[1] < 0 for part in parts)
-    who = "whole node" if whole else words.parts_text(parts, False) if alone else f"{len(parts)} parts"
+    indices = {words.split_part(part)[1] for part in parts}
+    who = "whole node" if whole else words.parts_text(parts, False) if alone else words.count_text(len(parts), "part")
+    if len(indices) == 1 and not alone and not whole:
+        who = f"GPU{words.NBSP}{indices.pop()} of each"
     notes = []
     if finding.outcome == "FAIL":
         said = fail_text(finding)

@@ -33,6 +33,19 @@ def folded(names: Iterable[str], at_most: int = 0) -> str:
     return ",".join(words) + (f" and {left} more" if left else "")
 
 
+def folded_lines(lines: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Lines of which many begin with one of several names ("node01: ..") and go on alike, each told once."""
+    known = set(names)
+    groups: dict[str, list[str]] = {}
+    for line in lines:
+        name, colon, text = line.partition(": ")
+        if len(known) > 1 and colon and name in known:
+            groups.setdefault(text, []).append(name)
+        else:
+            groups.setdefault(line, [])
+    return [f"{folded(named)}: {text}" if named else text for text, named in groups.items()]
+
+
 def _keyed(names: Iterable[str]) -> list[tuple[str, tuple[str, str, int] | None, int]]:
     """Each name with what it shares with others: the text before and after its last number, and to how many digits
     numbers are filled up with zeros (0: not at all)."""

@@ -19,6 +19,7 @@ from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartE
 from pytest_gpuready.certificate.findings import Finding, by_outcome, cells, counted, findings, led
 from pytest_gpuready.certificate.fleet import fleet
 from pytest_gpuready.certificate.outliers import spreads
+from pytest_gpuready.certificate.rule import MORE_REASONS, NO_ANSWER
 from pytest_gpuready.model.units import show
 
 WATCHES_AT_MOST = 24
@@ -120,6 +121,8 @@ def _other_why(certificate: Certificate) -> list[str]:
         return []
     told = tuple({f"{clause.id} {part.outcome} on " for clause, part in cells(certificate)})
     lines = [line for line in certificate.why if not line.startswith(told)]
+    told_apart = NO_ANSWER if len(certificate.nodes) > 1 else "\n"
+    lines = [line for line in lines if told_apart not in line and not line.endswith(MORE_REASONS)]
     return [line for line in lines if certificate.finished or line != "the run has not ended"]
 
 
@@ -243,6 +246,7 @@ def _environment() -> Environment:
         peers_strip=peers_figure.peers_strip,
         far_text=peers_figure.far_text,
         counts_sentence=plots.counts_sentence,
+        word_counts=tables.word_counts,
         span_text=plots.span_text,
     )
     return env

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
@@ -44,24 +44,47 @@ class _Case:
 
 def junit(certificate: Certificate) -> bytes:
     """The JUnit document (the `testsuites` layout that Jenkins and GitLab read), UTF-8."""
-    cases_of = _cases if certificate.counts.cells <= CASES_AT_MOST else _cases_of_nodes
-    suites = [
-        (suite.title, [case for clause in suite.clauses for case in cases_of(suite.title, clause)])
-        for suite in certificate.suites
-    ]
-    suites.append(("Certificate", [_verdict(certificate)]))
-    counts = _counts([case for _, cases in suites for case in cases])
-    # Written line by line: a tree of elements for a hundred thousand properties takes five times as long.
-    lines = [
-        "<?xml version='1.0' encoding='utf-8'?>\n",
-        f'<testsuites name="gpuready" {counts}>\n',
-        *(_suite(certificate, title, cases) for title, cases in suites),
-        "</testsuites>",
-    ]
-    return "".join(lines).encode("utf-8", "xmlcharrefreplace")
+    return b"".join(junit_chunks(certificate))
 
 
-def _suite(certificate: Certificate, title: str, cases: list[_Case]) -> str:
+def junit_chunks(certificate: Certificate) -> Iterator[bytes]:
+    """The document in pieces of at most one clause: text, since a tree of elements takes five times as long."""
+    by_node = certificate.counts.cells > CASES_AT_MOST
+    suites = [(suite, [_grouped(clause, by_node) for clause in suite.clauses]) for suite in certificate.suites]
+    verdict = _verdict(certificate)
+    counts = [
+        Counter(
+            _worst(clause, parts)
+            for clause, cases in zip(suite.clauses, groups, strict=True)
+            for parts in cases.values()
+        )
+        for suite, groups in suites
+    ]
+    counts.append(Counter([verdict.kind]))
+    yield f"<?xml version='1.0' encoding='utf-8'?>\n<testsuites name=\"gpuready\" {_counted(counts)}>\n".encode()
+    for (suite, groups), counted in zip(suites, counts, strict=False):
+        yield _encoded(_head(certificate, suite.title, counted))
+        for clause, cases in zip(suite.clauses, groups, strict=True):
+            yield _encoded("".join(_cases(suite.title, clause, cases, by_node)))
+        yield b"  </testsuite>\n"
+    yield _encoded(_head(certificate, "Certificate", counts[-1]) + verdict.text)
+    yield b"  </testsuite>\n</testsuites>"
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "xmlcharrefreplace")
+
+
+def _grouped(clause: ClauseEntry, by_node: bool) -> dict[str, list[PartEntry]]:
+    """The parts of each case of a clause, by what the case is about."""
+    cases: dict[str, list[PartEntry]] = {}
+    for part in clause.parts:
+        cases.setdefault(part.node if by_node else part.part, []).append(part)
+    return cases
+
+
+def _head(certificate: Certificate, title: str, counts: Counter[str]) -> str:
+    """The beginning of a suite, with its counts and what holds for the whole run."""
     node = certificate.nodes[0] if certificate.nodes else None
     host = (node.host or node.name) if node else "unknown"
     if len(certificate.nodes) > 1:
@@ -76,19 +99,17 @@ def _suite(certificate: Certificate, title: str, cases: list[_Case]) -> str:
     )
     return (
         f'  <testsuite name="{_attribute(title)}" timestamp="{_attribute(certificate.started.split("+")[0])}" '
-        f'hostname="{_attribute(host)}" time="0" {_counts(cases)}>\n'
+        f'hostname="{_attribute(host)}" time="0" {_counted([counts])}>\n'
         "    <properties>\n"
         + "".join(f'      <property name="{name}" value="{_attribute(text)}" />\n' for name, text in properties)
         + "    </properties>\n"
-        + "".join(case.text for case in cases)
-        + "  </testsuite>\n"
     )
 
 
-def _counts(cases: list[_Case]) -> str:
-    kinds = Counter(case.kind for case in cases)
+def _counted(counts: Sequence[Counter[str]]) -> str:
+    kinds: Counter[str] = sum(counts, Counter())
     failures, errors, skipped = (kinds[kind] for kind in ("failure", "error", "skipped"))
-    return f'tests="{len(cases)}" failures="{failures}" errors="{errors}" skipped="{skipped}"'
+    return f'tests="{kinds.total()}" failures="{failures}" errors="{errors}" skipped="{skipped}"'
 
 
 def _verdict(certificate: Certificate) -> _Case:
@@ -101,66 +122,62 @@ def _verdict(certificate: Certificate) -> _Case:
     return _Case(kind, f"{case}>\n{child}    </testcase>\n")
 
 
-def _cases(suite: str, clause: ClauseEntry) -> list[_Case]:
-    """The cases of a clause, one for each part; what they have in common is written once."""
+def _cases(suite: str, clause: ClauseEntry, cases: dict[str, list[PartEntry]], by_node: bool) -> Iterator[str]:
+    """The cases of a clause; what they have in common is written once."""
     name = _attribute(f"gpuready.{suite}")
-    first = _property("clause", clause.id) + _property("sentence", clause.sentence)
-    metric = _property("metric", clause.metric)
-    limit = _property("unit", clause.unit) + _property("limit", clause.limit) + _property("source", clause.source)
-    cases = []
-    for part in clause.parts:
-        kind, message = _kind(clause, part)
-        text = (
-            f'    <testcase classname="{name}" name="{_attribute(f"{clause.id}[{part.part}]")}" time="0">\n'
-            "      <properties>\n"
-            f"{first}{_property('outcome', part.outcome)}{metric}{_property('value', part.shown)}{limit}"
-            f"{_property('evidence', ' '.join(part.evidence))}"
-            "      </properties>\n"
-            f"{_child(kind, message, part.log) if kind else ''}"
-            "    </testcase>\n"
+    metric, limit = _property("metric", clause.metric), _property("limit", clause.limit)
+    first = _property("clause", clause.id) + ("" if by_node else _property("sentence", clause.sentence))
+    if not by_node:
+        limit = _property("unit", clause.unit) + limit + _property("source", clause.source)
+    for about, parts in cases.items():
+        if by_node:
+            said, child = _of_node(clause, parts)
+            own = _property("outcome", said) + metric + limit
+        else:
+            part = parts[0]
+            kind, message = _kind(clause, part)
+            child = _child(kind, message, part.log) if kind else ""
+            own = (
+                f"{_property('outcome', part.outcome)}{metric}{_property('value', part.shown)}{limit}"
+                f"{_property('evidence', ' '.join(part.evidence))}"
+            )
+        yield (
+            f'    <testcase classname="{name}" name="{_attribute(f"{clause.id}[{about}]")}" time="0">\n'
+            f"      <properties>\n{first}{own}      </properties>\n{child}    </testcase>\n"
         )
-        cases.append(_Case(kind, text))
-    return cases
 
 
-def _cases_of_nodes(suite: str, clause: ClauseEntry) -> list[_Case]:
-    """The cases of a clause, one for each node."""
-    name = _attribute(f"gpuready.{suite}")
-    nodes: dict[str, list[PartEntry]] = {}
-    for part in clause.parts:
-        nodes.setdefault(part.node, []).append(part)
-    first = _property("clause", clause.id) + _property("metric", clause.metric)
-    limit = _property("limit", clause.limit)
-    cases = []
-    for node, parts in nodes.items():
-        told = [(*_kind(clause, part), part) for part in parts]
-        kind = min((kind for kind, _, _ in told), key=_RANK.__getitem__)
-        counts = Counter(part.outcome for part in parts)
-        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-        child = ""
-        if kind:
-            bad = [(message, part) for own, message, part in told if own == kind]
-            others = [message for own, message, _ in told if own not in (kind, "", "skipped")]
-            lines = dict.fromkeys([*(m for m, _ in bad[1:] if m != bad[0][0]), *others, *bad[0][1].log])
-            child = _child(kind, bad[0][0], tuple(lines))
-        text = (
-            f'    <testcase classname="{name}" name="{_attribute(f"{clause.id}[{node}]")}" time="0">\n'
-            "      <properties>\n"
-            f"{first}{_property('outcome', outcomes)}{limit}"
-            "      </properties>\n"
-            f"{child}"
-            "    </testcase>\n"
-        )
-        cases.append(_Case(kind, text))
-    return cases
+def _of_node(clause: ClauseEntry, parts: list[PartEntry]) -> tuple[str, str]:
+    """Outcomes and child of a case about all parts of a node: the worst in front, then all others that are not well."""
+    counts = Counter(part.outcome for part in parts)
+    kind = _worst(clause, parts)
+    said = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    if not kind:
+        return said, ""
+    told = [(*_kind(clause, part), part) for part in parts]
+    messages = [message for own, message, _ in told if own == kind]
+    others = [message for own, message, _ in told if own not in (kind, "", "skipped")]
+    log = next(part.log for own, _, part in told if own == kind)
+    lines = dict.fromkeys([*messages, *others, *log])
+    lines.pop(messages[0], None)
+    return said, _child(kind, messages[0], tuple(lines))
+
+
+def _worst(clause: ClauseEntry, parts: list[PartEntry]) -> str:
+    """What a case about these parts counts as."""
+    return min((_counts_as(clause, part) for part in parts), key=_RANK.__getitem__)
+
+
+def _counts_as(clause: ClauseEntry, part: PartEntry) -> str:
+    """What a cell counts as; "" where it passed."""
+    kind = _CHILD.get(part.outcome, "")
+    return "skipped" if kind and not clause.required else kind
 
 
 def _kind(clause: ClauseEntry, part: PartEntry) -> tuple[str, str]:
-    """What a cell counts as ("" where it passed), and what is said about it."""
-    kind, message = _CHILD.get(part.outcome, ""), part.line or f"{part.outcome}: {part.reason}"
-    if kind and not clause.required and kind != "skipped":
-        return "skipped", f"not required: {message}"
-    return kind, message
+    """What a cell counts as, and what is said about it."""
+    kind, message = _counts_as(clause, part), part.line or f"{part.outcome}: {part.reason}"
+    return kind, message if clause.required or part.outcome == "NOT APPLICABLE" else f"not required: {message}"
 
 
 def _property(name: str, text: str) -> str:

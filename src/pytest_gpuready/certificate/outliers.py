@@ -33,7 +33,7 @@ class Spread:
 
     def share(self, percent: float) -> float:
         """The value that so many percent of the parts do not exceed."""
-        return self.values[min(int(len(self.values) * percent / 100), len(self.values) - 1)]
+        return self.values[round((len(self.values) - 1) * percent / 100)]
 
 
 def spreads(certificate: Certificate) -> list[Spread]:

@@ -214,7 +214,8 @@ def promised(certificate: Certificate, many: bool) -> list[Row | Fold]:
     three or more clauses of a suite are folded always where they are excluded, have no verdict, or lack one on missing
     parts alone.
     """
-    absent = frozenset(absences(certificate))
+    silent = {node.name for node in certificate.nodes if not node.answered} if many else set()
+    absent = frozenset(absences(certificate)) | frozenset(_of_silent(certificate, silent))
     rows = [
         row(c, many, headline=True) for suite in certificate.suites for c in suite.clauses if c.headline and c.parts
     ]
@@ -234,6 +235,12 @@ def promised(certificate: Certificate, many: bool) -> list[Row | Fold]:
     if certificate.judged == "ACCEPTED":
         return shown
     return sorted(shown, key=lambda r: words.rank(r.outcome) if r.outcome in ("FAIL", *words.OPEN) else 99)
+
+
+def _of_silent(certificate: Certificate, silent: set[str]) -> set[str]:
+    """Parts of nodes that gave no answer: like those that are missing, they have no value at all."""
+    parts = {gpu.part for node in certificate.nodes if node.name in silent for gpu in node.gpus}
+    return parts | silent
 
 
 def _fold_key(one: Row, full: bool, absent: frozenset[str]) -> tuple[str, str]:

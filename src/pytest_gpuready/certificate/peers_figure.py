@@ -37,7 +37,9 @@ def peers_strip(spread: Spread) -> Markup:
     name = words.clean(clause.headline, 34)
     unit = words.unit_text(clause.unit)
     marks = shape('<text x="0" y="20" class="tb">{}</text>', name)
-    marks += shape('<text x="0" y="34">{}</text>', f"{clause.id} \u00b7 median {words.grouped(spread.median, places)} {unit}")
+    marks += shape(
+        '<text x="0" y="34">{}</text>', f"{clause.id} \u00b7 median {words.grouped(spread.median, places)} {unit}"
+    )
     band = (x(inner[0]), x(inner[1]))
     marks += shape('<rect x="{}" y="8" width="{}" height="32" class="band"/>', band[0], max(band[1] - band[0], 1.0))
     if bound is not None:
@@ -57,7 +59,9 @@ def peers_strip(spread: Spread) -> Markup:
         for part, value in pairs[: NAMED_AT_MOST // 2]:
             marks += _named(kind, part, x(value), 15.0 + 11 * (height % ROWS), words.grouped(value, places))
             height += 1
-    sentence = f"{name}: {len(values)} GPUs at {words.grouped(values[0], places)} to {words.grouped(values[-1], places)} "
+    sentence = (
+        f"{name}: {len(values)} GPUs at {words.grouped(values[0], places)} to {words.grouped(values[-1], places)} "
+    )
     sentence += f"{unit}, median {words.grouped(spread.median, places)}; {far_text(spread)}"
     return drawn(1000, 62, sentence, marks)
 

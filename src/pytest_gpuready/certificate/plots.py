@@ -109,8 +109,11 @@ def boxes(parts: Sequence[PartEntry], many: bool) -> Markup:
 def counts_sentence(parts: Sequence[PartEntry], many: bool) -> str:
     """How many parts have which word, the parts of the bad ones named: 7 PASS, 1 FAIL (GPU 5)."""
     said = []
+    by_word: dict[str, list[str]] = {}
+    for part in parts:
+        by_word.setdefault(words.said(part), []).append(part.part)
     for outcome in words.WORST_FIRST:
-        named = [part.part for part in parts if words.said(part) == outcome]
+        named = by_word.get(outcome)
         if named:
             who = "" if outcome == "PASS" or len(named) == len(parts) else f" ({words.parts_text(named, many)})"
             said.append(f"{len(named)} {outcome}{who}")

@@ -20,6 +20,8 @@ Cell: TypeAlias = tuple[ClauseEntry, PartEntry]
 OPEN = frozenset({"NOT MEASURED", "NOT TESTED", "UNSTABLE"})
 WHY_AT_MOST = 40
 """Reasons told of a certificate over several nodes; the cells have all of them."""
+MORE_REASONS = "more reasons, at the cells themselves"
+NO_ANSWER = " gave no answer: "
 _INSIDE = ("PASS", "MARGINAL")
 _EMPTY = ("NOT APPLICABLE", "OBSERVED")
 _WORST_FIRST = {"FAIL": 0, "UNSTABLE": 1, "NOT MEASURED": 2, "NOT TESTED": 3, "OBSERVED": 4}
@@ -141,8 +143,8 @@ def _lines_of_several(found: Sequence[Cell], silent: Mapping[str, str]) -> list[
         parts = group[0][1].label if len(group) == 1 else f"{len(group)} parts of {folded(nodes, 6)}"
         lines.append(_line(group[0], parts, reason))
     if len(ordered) > WHY_AT_MOST:
-        lines.append(f"and {len(ordered) - WHY_AT_MOST} more reasons, at the cells themselves")
-    told = [f"{folded(nodes, 6)} gave no answer: {one_line(reason)}" for reason, nodes in quiet.items()]
+        lines.append(f"and {len(ordered) - WHY_AT_MOST} {MORE_REASONS}")
+    told = [f"{folded(nodes, 6)}{NO_ANSWER}{one_line(reason)}" for reason, nodes in quiet.items()]
     worst = sum(key[0] == 0 for key, _ in ordered[:WHY_AT_MOST])
     return [*lines[:worst], *told[:WHY_AT_MOST], *lines[worst:]]
 

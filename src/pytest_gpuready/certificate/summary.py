@@ -6,10 +6,11 @@ characters.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import PurePath
 
-from pytest_gpuready.certificate import page, words
+from pytest_gpuready.certificate import fleet_summary, page, words
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
 from pytest_gpuready.certificate.facts import nodes_text
 from pytest_gpuready.certificate.findings import (
@@ -33,6 +34,7 @@ LOG_AT_MOST = 6
 RUNS_AT_MOST = 8
 DETAIL_AT_MOST = 70
 REASON_AT_MOST = 60
+_THOUSANDS = re.compile(rf"(?<=\d){words.NNBSP}(?=\d\d\d)")
 _WHOLE = "excluded"
 """The label of the line that is never cut: whoever reads only the terminal knows what was taken out."""
 
@@ -40,10 +42,13 @@ _WHOLE = "excluded"
 def summary_lines(certificate: Certificate, out: str, width: int = 100) -> list[tuple[str, str]]:
     """The summary as (label, text) pairs in order; an empty label continues the line above.
 
-    Label and text together stay within `width` columns: the label takes 12 of them. The last pair is `page`.
+    Label and text together stay within `width` columns: the label takes 12 of them. The last pair is `page`. Of
+    several nodes a text has one line, however many they are.
     """
     many = len(certificate.nodes) > 1
     found = findings(certificate)
+    if many:
+        return _of_several(certificate, found, out, width)
     lines: list[tuple[str, str]] = [_first(certificate)]
     if not certificate.finished:
         lines.append(("running", "the run has not ended: nothing here is a result yet"))
@@ -70,6 +75,34 @@ def summary_lines(certificate: Certificate, out: str, width: int = 100) -> list[
     lines.append(("signed", "no: not signed"))
     lines.append(("page", str(PurePath(out) / "certificate.html")))
     return _wrapped(lines, width)
+
+
+def _of_several(certificate: Certificate, found: list[Finding], out: str, width: int) -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = [_first(certificate)]
+    if not certificate.finished:
+        lines.append(("running", "the run has not ended: nothing here is a result yet"))
+    lines += [("stopped", line) for line in certificate.why if line.startswith(words.STOPPED)]
+    if certificate.basis != "hardware":
+        said = certificate.basis_note or "the same judgement without the hardware of this run"
+        lines.append(("meaning", f"certifies no hardware: {said}"))
+    elif certificate.judged == "INCOMPLETE":
+        lines.append(("meaning", "nothing failed, and this is not an acceptance: " + _missing_text(certificate)))
+    lines += fleet_summary.verdicts(certificate)
+    failed = {f.clause.id: _fail_text(f.clause, f.worst) for f in found if f.outcome == "FAIL"}
+    silent = {node.name for node in certificate.nodes if not node.answered}
+    if certificate.judged == "REJECTED":
+        lines += fleet_summary.failures(certificate, found, {i: f"{i} {text}" for i, text in failed.items()})
+    lines += fleet_summary.silence(certificate.nodes)
+    lines += _open(certificate, [f for f in found if f.worst.node not in silent], True, at_most=1)
+    lines.append(("clauses", _clauses(certificate)))
+    lines += _excluded(certificate)
+    if certificate.judged == "ACCEPTED":
+        lines += _closest(certificate, True)
+    if certificate.judged == "INCOMPLETE" and certificate.do_next:
+        lines.append(("do next", certificate.do_next[0]))
+    lines.append(("signed", "no: not signed"))
+    lines.append(("page", str(PurePath(out) / "certificate.html")))
+    return _wrapped(lines, width, most=1)
 
 
 def _first(certificate: Certificate) -> tuple[str, str]:
@@ -160,11 +193,13 @@ def _clauses(certificate: Certificate) -> str:
     return f"{counts.clauses} on {counts.cells} parts: {said or 'nothing'}{tail}"
 
 
-def _open(certificate: Certificate, found: list[Finding], many: bool) -> list[tuple[str, str]]:
+def _open(
+    certificate: Certificate, found: list[Finding], many: bool, at_most: int = FINDINGS_AT_MOST
+) -> list[tuple[str, str]]:
     """What has no verdict, folded by cause: "blocked" for closed gates, "missing" for the rest."""
     lines = []
     kept = [finding for finding in found if finding.outcome in (*words.OPEN, "OBSERVED") and finding.required]
-    for finding in kept[:FINDINGS_AT_MOST]:
+    for finding in kept[:at_most]:
         blocked = finding.outcome == "NOT TESTED" and finding.reason.startswith("blocked")
         who = words.parts_text(finding.parts, many, 4)
         ids = finding.required_ids
@@ -172,8 +207,8 @@ def _open(certificate: Certificate, found: list[Finding], many: bool) -> list[tu
         said = f"{what} {finding.outcome} on {who}"
         reason = f"{finding.cause}; {finding.action}" if finding.cause else finding.reason
         lines.append(("blocked" if blocked else "missing", f"{said}: {reason}" if reason else said))
-    if len(kept) > FINDINGS_AT_MOST:
-        more = len(kept) - FINDINGS_AT_MOST
+    if len(kept) > at_most:
+        more = len(kept) - at_most
         lines.append(("", f"and {more} more {'finding' if more == 1 else 'findings'}, on the page"))
     return lines
 
@@ -192,8 +227,8 @@ def _closest(certificate: Certificate, many: bool) -> list[tuple[str, str]]:
     return [("closest", f"{clause.id} {name} {value} on {who}, limit {limit} ({part.margin_percent:+.1f} %){word}")]
 
 
-def _wrapped(lines: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
-    """Long texts continue under an empty label, at most three lines each; a page's path stays on one line."""
+def _wrapped(lines: list[tuple[str, str]], width: int, most: int = 3) -> list[tuple[str, str]]:
+    """Long texts continue under an empty label, at most so many lines each; a page's path stays on one line."""
     room = max(width - LABEL, 20)
     out: list[tuple[str, str]] = []
     for label, text in lines:
@@ -201,14 +236,15 @@ def _wrapped(lines: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
         if label == "page":
             out.append((label, said.replace(words.NBSP, " ")))
             continue
-        most = None if label == _WHOLE else 3
-        pieces = textwrap.wrap(said, room, max_lines=most, placeholder=" ...", break_on_hyphens=False) or [""]
+        room_for = None if label == _WHOLE else max(most, 2) if label in (lines[0][0], "clauses") else most
+        pieces = textwrap.wrap(said, room, max_lines=room_for, placeholder=" ...", break_on_hyphens=False) or [""]
         out += [(label if place == 0 else "", piece.replace(words.NBSP, " ")) for place, piece in enumerate(pieces)]
     return out
 
 
 def _ascii(text: str, bound: int = 1200) -> str:
     """Printable ASCII, apart from no-break spaces: they keep a number with its word until the line is broken."""
+    text = _THOUSANDS.sub("", text)
     for sign, into in ((words.NNBSP, words.NBSP), (words.MINUS, "-"), (words.TIMES, "x"), (words.DASH, "-")):
         text = text.replace(sign, into)
     return words.NBSP.join(words.plain(piece, bound) for piece in text.split(words.NBSP))

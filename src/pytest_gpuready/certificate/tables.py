@@ -165,6 +165,12 @@ def _matrix(names: tuple[str, ...], members: list[Row], stretch: slice) -> Matri
     return Matrix(parts=names[stretch], rows=tuple(full), alike=folded)
 
 
+def word_counts(parts: Sequence[PartEntry]) -> list[tuple[str, int]]:
+    """How many parts have which word, worst first."""
+    counts = Counter(map(words.said, parts))
+    return [(o, counts[o]) for o in words.WORST_FIRST if counts[o]]
+
+
 def suite_counts(suite: SuiteEntry) -> list[tuple[str, int]]:
     """How many clauses of a suite have which worst word, worst first."""
     outcomes = [min(map(words.said, c.parts), key=words.rank, default="NOT TESTED") for c in suite.clauses]

@@ -41,7 +41,6 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
     """Everything a reader could take for tested and that is not, or is only just."""
     names = node_names(certificate)
     groups: list[Uncovered] = []
-
     few = len(led(findings(certificate))) <= FINDINGS_AT_MOST
 
     def add(title: str, entries: list[tuple[str, str, str]], *, found: bool = False) -> None:
@@ -98,9 +97,13 @@ def _marginal_text(finding: Finding) -> str:
 def _by_reason(certificate: Certificate, word: str) -> list[tuple[str, str]]:
     """Clauses with this word by reason; what the title of the group says already is left out of it."""
     groups: dict[str, dict[str, None]] = {}
+    names = node_names(certificate)
+    raw: dict[tuple[str, str], None] = {}
     for clause, part in cells(certificate):
         if words.said(part) == word:
             reason = clause.not_applicable if word == "NOT APPLICABLE" and clause.not_applicable else part.reason
-            reason = "" if "gives no limit" in reason else reason.removeprefix(f"{words.HIDDEN_BY}: ")
-            groups.setdefault(sentence(reason, node_names(certificate)), {})[clause.id] = None
+            raw[reason, clause.id] = None
+    for reason, clause_id in raw:
+        text = "" if "gives no limit" in reason else reason.removeprefix(f"{words.HIDDEN_BY}: ")
+        groups.setdefault(sentence(text, names), {})[clause_id] = None
     return [(ids_text(list(ids)), reason) for reason, ids in groups.items()]

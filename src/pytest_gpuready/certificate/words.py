@@ -252,7 +252,7 @@ def part_text(part: str, many: bool) -> str:
 
 
 def parts_text(parts: Iterable[str], many: bool, at_most: int = 6) -> str:
-    """Several parts in few words: GPU 2, 3 and 5; GPU 0 to 7; node01 GPU 2 and node02 GPU 4; 96 parts of node[01-12]."""
+    """Several parts in few words: GPU 2, 3 and 5; GPU 0 to 7; node01 GPU 2, node02 GPU 4; 96 parts of node[01-12]."""
     names = list(dict.fromkeys(parts))
     split = [split_part(name) for name in names]
     if len(names) > 1 and all(index >= 0 for _, index in split) and len({node for node, _ in split}) == 1:
@@ -263,7 +263,7 @@ def parts_text(parts: Iterable[str], many: bool, at_most: int = 6) -> str:
         return head + listed([str(index) for index in indices], at_most)
     nodes = dict.fromkeys(node for node, _ in split)
     if len(names) > at_most and len(nodes) > 1:
-        return f"{grouped(len(names))} parts of {clean(folded(nodes, at_most), 400)}"
+        return f"{grouped(len(names))} parts of {clean(folded(nodes, max(at_most, 6)), 400)}"
     return listed([part_text(name, many) for name in names], at_most)
 
 

@@ -1,12 +1,14 @@
 """The certificate as the text of `certificate.json`, piece by piece: nobody holds all of a thousand nodes twice.
 
 One line per cell, GPU and raw output, so that two certificates can be compared line by line; everything else has a
-line per field. The number of a certificate is the sha256 of its canonical form, not of this text.
+line per field. The number of a certificate is made from the sha256 of its canonical form: the same document without
+its number and without any space, fields in the order of the schema and keys of maps in the order of the alphabet.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Iterator
 
 import msgspec
@@ -26,6 +28,30 @@ def json_chunks(certificate: Certificate) -> Iterator[bytes]:
     """The text in pieces of at most one field or one clause with its cells."""
     yield from _fields(certificate, b"\n ")
     yield b"\n"
+
+
+def number(certificate: Certificate) -> str:
+    """ "GR-" and the first twelve digits of the sha256 of the canonical form."""
+    digest = hashlib.sha256()
+    for chunk in canonical_chunks(msgspec.structs.replace(certificate, number="")):
+        digest.update(chunk)
+    return f"GR-{digest.hexdigest()[:12]}"
+
+
+def canonical_chunks(entry: Doc) -> Iterator[bytes]:
+    """The canonical form of a document in pieces: what `msgspec.json.encode(.., order="deterministic")` gives whole."""
+    for place, (name, written) in enumerate(_names(type(entry))):
+        value = getattr(entry, name)
+        yield (b"," if place else b"{") + written + b":"
+        if isinstance(value, list) and value and isinstance(value[0], _NESTED):
+            yield b"["
+            for number, item in enumerate(value):
+                yield b"," if number else b""
+                yield from canonical_chunks(item)
+            yield b"]"
+        else:
+            yield msgspec.json.encode(value, order="deterministic")
+    yield b"}"
 
 
 def _fields(entry: Doc, line: bytes) -> Iterator[bytes]:
