@@ -106,6 +106,7 @@ OF_A_JOB: list[tuple[str, Change]] = [
     ("nodes", put(AFFINITY, [term("gpu-001"), term("GPU_2\n$(x)")])),
     ("nodes", put(AFFINITY, [term("gpu-001"), term("x" * 254)])),
     ("nodes", put(f"{AFFINITY}|0|matchFields|0|key", "metadata.uid")),
+    ("nodes", put(AFFINITY, [term(f"n{number}") for number in range(65)])),
     ("names", put("metadata|name", "x" * 62)),
     ("names", put("metadata|name", "Job_1")),
     ("names", put("metadata|namespace", "a.b")),

@@ -1,6 +1,6 @@
-"""Nodes of a Kubernetes cluster through plain `kubectl`: one indexed Job a pool holds them, commands come by exec.
+"""Nodes of a Kubernetes cluster through plain `kubectl`: indexed Jobs hold them, commands come by exec.
 
-Weighed: (a) one Job for the whole run whose pods wait, and each command by `kubectl exec`; (b) one Job for each
+Weighed: (a) Jobs for the whole run whose pods wait, and each command by `kubectl exec`; (b) one Job for each
 measurement, its results read from the logs. This is (a), for these reasons:
 
 - Between two measurements of (b) nobody holds the node: another pod may take the GPUs, and each measurement waits for

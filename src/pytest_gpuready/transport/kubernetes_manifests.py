@@ -47,6 +47,9 @@ NODE_ACCOUNT = "gpuready-node"
 CONTROLLER = "gpuready"
 """The service account of whoever runs the transport, and the names of its roles."""
 
+MOST_NODES = 64
+"""Nodes of one Job: each of its pods carries the names of all, a thousand in one would be 90 MB to store and read."""
+
 CONTAINER = "gpuready"
 POOL_LABEL = "gpuready/pool"
 """On Jobs and pods: the run that made them."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.transport.kubernetes_kubectl import Kubectl
-from pytest_gpuready.transport.kubernetes_manifests import JOB_LABEL, POOL_LABEL, Shape, job
+from pytest_gpuready.transport.kubernetes_manifests import JOB_LABEL, MOST_NODES, POOL_LABEL, Shape, job
 from pytest_gpuready.transport.kubernetes_rules import broken
 from pytest_gpuready.transport.kubernetes_state import Pod, read_nodes, read_pods
 
@@ -79,7 +79,7 @@ class Pool:
                 del self._job_of[node]
 
     def _make(self, fresh: Sequence[str], left: dict[str, None], failed: Failed) -> None:
-        """Ask for a pod on each of these nodes: one Job for all that offer as many GPUs."""
+        """Ask for a pod on each of these nodes: a Job for those that offer as many GPUs."""
         if not fresh:
             return
         text, _ = self._kubectl.call("get", "nodes", "--output=json")
@@ -100,7 +100,8 @@ class Pool:
             failed(name, why)
             del left[name]
         for gpus, names in pools.items():
-            self._create(names, gpus, left, failed)
+            for start in range(0, len(names), MOST_NODES):
+                self._create(names[start : start + MOST_NODES], gpus, left, failed)
 
     def _create(self, nodes: list[str], gpus: int, left: dict[str, None], failed: Failed) -> None:
         name = f"{self.name}-{len(self.jobs) + 1}"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pytest_gpuready.model.agent_doc import AROUND_GRACE_S
-from pytest_gpuready.transport.kubernetes_manifests import CLUSTER_RIGHTS, JOB_LABEL, RIGHTS
+from pytest_gpuready.transport.kubernetes_manifests import CLUSTER_RIGHTS, JOB_LABEL, MOST_NODES, RIGHTS
 
 Manifest = Mapping[str, Any]
 
@@ -161,6 +161,8 @@ def _nodes(job: _Job) -> Found:
         wanted += [str(value) for value in values]
     if len(wanted) != job.completions or len(set(wanted)) != len(wanted):
         yield where, f"each of {job.completions} nodes once", sorted(wanted)
+    if len(wanted) > MOST_NODES:
+        yield where, f"at most {MOST_NODES} nodes, whose names each pod carries", len(wanted)
     for name in wanted:
         if not _subdomain(name):
             yield where, "the name of a node: a DNS-1123 subdomain", name
