@@ -13,7 +13,8 @@ import msgspec
 from pytest_gpuready import __version__
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.first import ask_all, ask_here, hold_to_site, read_first
-from pytest_gpuready.campaign.lease import Lease, default_path
+from pytest_gpuready.campaign.lease import Lease, default_path, ticket
+from pytest_gpuready.campaign.leased import HOLD_S
 from pytest_gpuready.campaign.progress import Screen
 from pytest_gpuready.campaign.reach import Reach, reach
 from pytest_gpuready.campaign.run import Identity, Run, ended, join_run, open_run
@@ -42,7 +43,6 @@ from pytest_gpuready.probes.soak import refused, seconds, told
 from pytest_gpuready.profiles import load
 from pytest_gpuready.transport import Transport
 from pytest_gpuready.transport.replay import Replay
-
 
 FEW = 8
 """Nodes up to which the certificate of a run that has just begun lists every cell."""
@@ -95,6 +95,7 @@ class Acceptance:
             record=settings.record,
             joined=settings.joined,
             screen=screen,
+            lease=None if settings.only_collected else ticket(settings.out, hold_s=HOLD_S[settings.level or 4]),
         )
         self.site: Site | None = self.reach.site
         here = not (self.reach.remote or settings.replay or settings.joined or settings.only_collected)
@@ -106,10 +107,12 @@ class Acceptance:
             raise
 
     def close(self) -> None:
-        """Let others measure the node."""
+        """Let others measure the nodes."""
         if self._lease:
             self._lease.release()
             self._lease = None
+        if self.reach.leased and not self.settings.joined:
+            self.reach.leased.release()
         run: Run | None = getattr(self, "run", None)
         if run and run.lock:
             run.lock.close()

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pytest_gpuready.campaign.leased import HeldError
 from pytest_gpuready.campaign.store import Taken, key_of
-from pytest_gpuready.errors import GpuReadyError, InventoryError, TransportError
+from pytest_gpuready.errors import GpuReadyError, InventoryError, LeaseError, TransportError
 from pytest_gpuready.inventory import NodeFound, Site, denied
 from pytest_gpuready.inventory.identity import impostors
 from pytest_gpuready.model import CommandResult, Node, Profile
@@ -68,8 +69,13 @@ def ask_here(probes: Sequence[Probe], name: str, transport: Transport) -> First:
 
 
 def ask_all(probes: Sequence[Probe], names: Sequence[str], transport: Transport, site: Site | None) -> First:
-    """The inventory's commands on many nodes, one fan-out each: only who answers the first as itself is asked on."""
+    """The inventory's commands on many nodes, one fan-out each: only who answers the first as itself is asked on.
+
+    Raises:
+        LeaseError: another run holds all of them.
+    """
     first = First({})
+    held: list[str] = []
     answers: dict[str, tuple[str, str]] = {}
     for probe in probes:
         nodes = {name: Node(name=name, slots=()) for name in names if name not in first.unreached}
@@ -79,6 +85,10 @@ def ask_all(probes: Sequence[Probe], names: Sequence[str], transport: Transport,
                 first.taken[key] = Taken(results=[outcome])
             elif not isinstance(outcome, StoppedError):
                 first.taken[key] = Taken(problem=str(outcome))
+                held += [str(outcome)] if isinstance(outcome, HeldError) else []
+        if len(held) == len(names):
+            others = f" (and {len(held) - 1} more nodes)" if len(held) > 1 else ""
+            raise LeaseError(f"{held[0]}{others}")
         if probe is probes[0]:
             for name in names:
                 taken = first.taken.get(key_of(probe.name, name)) or Taken(problem=f"{name}: it could not be asked")

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_gpuready.campaign.leased import Leased
 from pytest_gpuready.campaign.progress import Progress, Screen, Shown
 from pytest_gpuready.errors import InventoryError
 from pytest_gpuready.inventory import Site, load_site, node_name
 from pytest_gpuready.inventory.nodeset import expand, fold
-from pytest_gpuready.inventory.ways import SshWay
+from pytest_gpuready.inventory.ways import KubernetesWay, SshWay
+from pytest_gpuready.model import Command
 from pytest_gpuready.transport import Transport
 from pytest_gpuready.transport.local import Local
 from pytest_gpuready.transport.recording import Recording
 from pytest_gpuready.transport.replay import BUILT_IN, Replay
 
 TRANSPORTS = ("local", "ssh", "slurm", "kubernetes")
+Said = Callable[[Command, dict[str, object]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,8 @@ class Reach:
     remote: bool
     left_out: str = ""
     """What of the site file's nodes was not asked for, in one line; "" where all are."""
+    leased: Leased | None = None
+    """The way to nodes that have to be let go at the end."""
 
 
 def reach(
@@ -44,12 +50,14 @@ def reach(
     record: Path | None,
     joined: bool,
     screen: Screen | None,
+    lease: Mapping[str, str] | None = None,
 ) -> Reach:
     """Open the way to the nodes.
 
     `nodes` is a set of names ("" for those of the site file), `transport` one of TRANSPORTS ("" for the site file's,
     else ssh where nodes are named and this machine where none are), `replay` and `record` a recording to read and to
-    write; `joined` opens it for a process that joins the run of another.
+    write; `joined` opens it for a process that joins the run of another; `lease` is the run's ticket for
+    other machines (None: no node is leased).
 
     Raises:
         InventoryError: what was asked for contradicts itself or the site file, or the site file is wrong.
@@ -79,12 +87,14 @@ def reach(
                 f"expected nodes to reach by {kind}, found none; declare them in the site file, or --gpuready-nodes"
             )
     declared, left_out = _only(declared, asked, names) if asked else (declared, "")
-    way: Transport = _way(kind, declared, screen)
+    way: Transport = _way(kind, declared, screen, lease if kind != "local" else None)
+    leased = Leased(way) if lease is not None and kind != "local" else None
+    way = leased or way
     if record:
         if not joined and (record / "recording.json").exists():
             raise InventoryError(f"expected no recording in {record} yet, found one; choose another directory")
         way = Recording(way, record, site=site)
-    return Reach(names=names, transport=way, site=declared, remote=kind != "local", left_out=left_out)
+    return Reach(names=names, transport=way, site=declared, remote=kind != "local", left_out=left_out, leased=leased)
 
 
 def _recorded(replay: Replay, site: Path | None, asked: tuple[str, ...]) -> Reach:
@@ -129,27 +139,53 @@ def _only(declared: Site | None, asked: tuple[str, ...], names: tuple[str, ...])
     return site, f"{len(names)} of the {len(declared.nodes)} nodes of {declared.name} were asked for: {fold(names)}"
 
 
-def _way(kind: str, site: Site | None, screen: Screen | None) -> Transport:
+def _way(kind: str, site: Site | None, screen: Screen | None, lease: Mapping[str, str] | None = None) -> Transport:
     progress = Progress(screen) if screen else None
-    said = progress.said if progress else None
-    way: Transport
-    if kind == "local":
-        way = Local(progress=said) if said else Local()
-    elif kind == "ssh":
-        from pytest_gpuready.transport.ssh import Ssh  # noqa: PLC0415 - one node needs none of it
-
-        asked = site.ssh if site else SshWay()
-        way = Ssh(
-            config=_beside(site, asked.config),
-            topology=_beside(site, asked.gateways),
-            python=asked.python,
-            fanout=asked.fanout,
-            connect_timeout_s=asked.connect_timeout_s,
-            progress=said,
-        )
-    else:
-        raise InventoryError(f"transport {kind} is not there yet")
+    way = _WAYS[kind](site, progress.said if progress else None, lease or {})
     return Shown(way, progress) if progress else way
+
+
+def _local(_site: Site | None, said: Said | None, _environment: Mapping[str, str]) -> Transport:
+    return Local(progress=said) if said else Local()
+
+
+def _ssh(site: Site | None, said: Said | None, environment: Mapping[str, str]) -> Transport:
+    from pytest_gpuready.transport.ssh import Ssh  # noqa: PLC0415 - one node needs none of it
+
+    asked = site.ssh if site else SshWay()
+    return Ssh(
+        config=_beside(site, asked.config),
+        topology=_beside(site, asked.gateways),
+        python=asked.python,
+        fanout=asked.fanout,
+        connect_timeout_s=asked.connect_timeout_s,
+        environment=environment,
+        progress=said,
+    )
+
+
+def _kubernetes(site: Site | None, said: Said | None, environment: Mapping[str, str]) -> Transport:
+    from pytest_gpuready.transport.kubernetes import Kubernetes  # noqa: PLC0415 - one node needs none of it
+
+    asked = site.kubernetes if site else KubernetesWay()
+    if not asked.image:
+        raise InventoryError("expected kubernetes: {image: ...} in the site file, found none; name the agent's image")
+    return Kubernetes(
+        namespace=asked.namespace,
+        image=asked.image,
+        context=asked.context,
+        gpu_access=asked.gpu_access,
+        python=asked.python,
+        runtime_class=asked.runtime_class,
+        priority_class=asked.priority_class,
+        pull_secret=asked.pull_secret,
+        wait_s=asked.wait_s,
+        environment=environment,
+        progress=said,
+    )
+
+
+_WAYS = {"local": _local, "ssh": _ssh, "kubernetes": _kubernetes}
 
 
 def _beside(site: Site | None, name: str | None) -> Path | None:

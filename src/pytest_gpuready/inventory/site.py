@@ -20,7 +20,7 @@ from pytest_gpuready import profiles
 from pytest_gpuready.errors import InventoryError, ProfileError
 from pytest_gpuready.inventory.found import bdf_of
 from pytest_gpuready.inventory.nodeset import expand
-from pytest_gpuready.inventory.ways import SshWay, TransportName
+from pytest_gpuready.inventory.ways import KubernetesWay, SlurmWay, SshWay, TransportName
 from pytest_gpuready.model import Clause, Profile
 from pytest_gpuready.parse.yaml_file import Path_, YamlFile, nearest, one_line, read_yaml, shown
 from pytest_gpuready.parse.yaml_shape import shape_findings, to_struct
@@ -80,6 +80,8 @@ class SiteEntry(Entry, frozen=True, kw_only=True):
     nodes: dict[NodeNames, NodeEntry] = {}
     transport: TransportName | None = None
     ssh: SshWay = SshWay()
+    slurm: SlurmWay = SlurmWay()
+    kubernetes: KubernetesWay = KubernetesWay()
     environment: dict[Variable, Setting] = {}
     exclude: list[ExcludeEntry] = []
     stand_in: Filled = ""
@@ -134,6 +136,8 @@ class Site:
     nodes: tuple[DeclaredNode, ...] = ()
     transport: str = ""
     ssh: SshWay = field(default_factory=SshWay)
+    slurm: SlurmWay = field(default_factory=SlurmWay)
+    kubernetes: KubernetesWay = field(default_factory=KubernetesWay)
     environment: dict[str, str] = field(default_factory=dict)
     exclude: tuple[Exclusion, ...] = ()
     stand_in: str = ""
@@ -206,6 +210,8 @@ def _site(file: YamlFile, entry: SiteEntry, nodes: tuple[DeclaredNode, ...]) -> 
         nodes=nodes,
         transport=entry.transport or "",
         ssh=entry.ssh,
+        slurm=entry.slurm,
+        kubernetes=entry.kubernetes,
         environment=dict(entry.environment),
         exclude=tuple(Exclusion(clause=e.clause, reason=one_line(e.reason)) for e in entry.exclude),
         stand_in=one_line(entry.stand_in),

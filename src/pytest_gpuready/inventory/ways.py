@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-Word = Annotated[str, Meta(min_length=1, max_length=400)]
+Word = Annotated[str, Meta(max_length=400)]
 Seconds = Annotated[float, Meta(gt=0, le=7 * 86400)]
 TransportName = Literal["local", "ssh", "slurm", "kubernetes"]
 
@@ -26,3 +26,26 @@ class SshWay(Way, frozen=True, kw_only=True):
     gateways: Word | None = None
     fanout: Annotated[int, Meta(ge=1, le=4096)] = 64
     connect_timeout_s: Seconds = 10.0
+
+
+class SlurmWay(Way, frozen=True, kw_only=True):
+    """By Slurm's srun: what the allocation is asked with, and how long it may take to come (`wait_s`)."""
+
+    partition: Word = ""
+    reservation: Word = ""
+    constraint: Word = ""
+    account: Word = ""
+    wait_s: Seconds = 600.0
+
+
+class KubernetesWay(Way, frozen=True, kw_only=True):
+    """By kubectl: where the pods run, from what image, and how they come to all GPUs of a node."""
+
+    namespace: Word = "gpuready"
+    image: Word = ""
+    context: Word = ""
+    gpu_access: Literal["device-plugin", "privileged"] = "device-plugin"
+    runtime_class: Word = ""
+    priority_class: Word = ""
+    pull_secret: Word = ""
+    wait_s: Seconds = 300.0
