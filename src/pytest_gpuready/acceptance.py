@@ -72,6 +72,8 @@ class Settings:
     command: str = "pytest"
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     joined: bool = False
+    job: str = ""
+    """The Slurm job that has the nodes of a joined run; "" where nobody has to know one."""
     only_collected: bool = False
     """Nothing is measured but the inventory, so nobody else is kept from the node."""
 
@@ -96,6 +98,7 @@ class Acceptance:
             joined=settings.joined,
             screen=screen,
             lease=None if settings.only_collected else ticket(settings.out, hold_s=HOLD_S[settings.level or 4]),
+            job=settings.job,
         )
         self.site: Site | None = self.reach.site
         here = not (self.reach.remote or settings.replay or settings.joined or settings.only_collected)
@@ -111,8 +114,7 @@ class Acceptance:
         if self._lease:
             self._lease.release()
             self._lease = None
-        if self.reach.leased and not self.settings.joined:
-            self.reach.leased.release()
+        self.reach.close(release=not self.settings.joined)
         run: Run | None = getattr(self, "run", None)
         if run and run.lock:
             run.lock.close()

@@ -120,6 +120,7 @@ def _settings(config: pytest.Config, level: int | None, folder: Path | None) -> 
         command=command_again(config),
         versions={name: importlib.metadata.version(name) for name in ("pytest", "nvidia-ml-py")},
         joined=worker is not None,
+        job=worker.get("gpuready_job", "") if worker else "",
         only_collected=folder is not None,
     )
 

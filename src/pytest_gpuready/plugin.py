@@ -134,6 +134,7 @@ def pytest_configure_node(node: Any) -> None:
     driving = node.config.stash.get(DRIVING, None)
     if driving:
         node.workerinput["gpuready_out"] = str(driving.acceptance.run.out)
+        node.workerinput["gpuready_job"] = driving.acceptance.reach.jobs
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

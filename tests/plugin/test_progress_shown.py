@@ -12,7 +12,7 @@ import pytest
 
 # A test that runs a long command as the plug-in does; what it says beside its progress is captured.
 LONG = """
-from pytest_gpuready.campaign.reach import _way
+from pytest_gpuready.campaign.ways import Way, open_way
 from pytest_gpuready.model import Command
 from pytest_gpuready.screen import screen_of
 
@@ -23,7 +23,7 @@ def test_first():
 
 def test_long(request):
     print("captured")
-    transport = _way("local", None, screen_of(request.config))
+    transport = open_way("local", Way(site=None, names=(), lease={}), screen_of(request.config))[1]
     command = Command(node="n", argv=("sh", "-c", SCRIPT), timeout_s=20, says="DCGM pcie", typical_s=15.0)
     result = transport.run(command)
     assert result.stderr == "mine\\n"

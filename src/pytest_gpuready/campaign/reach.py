@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_gpuready.campaign.leased import Leased
-from pytest_gpuready.campaign.progress import Progress, Screen, Shown
+from pytest_gpuready.campaign.progress import Screen
+from pytest_gpuready.campaign.ways import Way, open_way
 from pytest_gpuready.errors import InventoryError
 from pytest_gpuready.inventory import Site, load_site, node_name
 from pytest_gpuready.inventory.nodeset import expand, fold
-from pytest_gpuready.inventory.ways import KubernetesWay, SshWay
-from pytest_gpuready.model import Command
 from pytest_gpuready.transport import Transport
-from pytest_gpuready.transport.local import Local
 from pytest_gpuready.transport.recording import Recording
 from pytest_gpuready.transport.replay import BUILT_IN, Replay
 
 TRANSPORTS = ("local", "ssh", "slurm", "kubernetes")
-Said = Callable[[Command, dict[str, object]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +32,26 @@ class Reach:
     transport: Transport
     site: Site | None
     remote: bool
+    kind: str = "replay"
     left_out: str = ""
     """What of the site file's nodes was not asked for, in one line; "" where all are."""
     leased: Leased | None = None
     """The way to nodes that have to be let go at the end."""
+    way: Transport | None = None
+    """The transport itself, without what is wrapped around it."""
+
+    def close(self, *, release: bool) -> None:
+        """Give everything back that was taken to reach the nodes; with `release` their lease, too."""
+        if self.leased and release:
+            self.leased.release()
+        close = getattr(self.way, "close", None)
+        if close and release:
+            close()
+
+    @property
+    def jobs(self) -> str:
+        """The Slurm jobs that have the nodes, for another process of this run; "" where there are none."""
+        return ",".join(getattr(self.way, "jobs", ()))
 
 
 def reach(
@@ -51,13 +64,14 @@ def reach(
     joined: bool,
     screen: Screen | None,
     lease: Mapping[str, str] | None = None,
+    job: str = "",
 ) -> Reach:
     """Open the way to the nodes.
 
     `nodes` is a set of names ("" for those of the site file), `transport` one of TRANSPORTS ("" for the site file's,
     else ssh where nodes are named and this machine where none are), `replay` and `record` a recording to read and to
     write; `joined` opens it for a process that joins the run of another; `lease` is the run's ticket for
-    other machines (None: no node is leased).
+    other machines (None: no node is leased), `job` the Slurm job that has them already.
 
     Raises:
         InventoryError: what was asked for contradicts itself or the site file, or the site file is wrong.
@@ -87,14 +101,17 @@ def reach(
                 f"expected nodes to reach by {kind}, found none; declare them in the site file, or --gpuready-nodes"
             )
     declared, left_out = _only(declared, asked, names) if asked else (declared, "")
-    way: Transport = _way(kind, declared, screen, lease if kind != "local" else None)
-    leased = Leased(way) if lease is not None and kind != "local" else None
+    far = kind != "local"
+    bare, way = open_way(kind, Way(site=declared, names=names, lease=lease or {} if far else {}, job=job), screen)
+    leased = Leased(way) if lease is not None and far else None
     way = leased or way
     if record:
         if not joined and (record / "recording.json").exists():
             raise InventoryError(f"expected no recording in {record} yet, found one; choose another directory")
         way = Recording(way, record, site=site)
-    return Reach(names=names, transport=way, site=declared, remote=kind != "local", left_out=left_out, leased=leased)
+    return Reach(
+        names=names, transport=way, site=declared, remote=far, left_out=left_out, leased=leased, way=bare, kind=kind
+    )
 
 
 def _recorded(replay: Replay, site: Path | None, asked: tuple[str, ...]) -> Reach:
@@ -137,57 +154,3 @@ def _only(declared: Site | None, asked: tuple[str, ...], names: tuple[str, ...])
     if not rest:
         return site, ""
     return site, f"{len(names)} of the {len(declared.nodes)} nodes of {declared.name} were asked for: {fold(names)}"
-
-
-def _way(kind: str, site: Site | None, screen: Screen | None, lease: Mapping[str, str] | None = None) -> Transport:
-    progress = Progress(screen) if screen else None
-    way = _WAYS[kind](site, progress.said if progress else None, lease or {})
-    return Shown(way, progress) if progress else way
-
-
-def _local(_site: Site | None, said: Said | None, _environment: Mapping[str, str]) -> Transport:
-    return Local(progress=said) if said else Local()
-
-
-def _ssh(site: Site | None, said: Said | None, environment: Mapping[str, str]) -> Transport:
-    from pytest_gpuready.transport.ssh import Ssh  # noqa: PLC0415 - one node needs none of it
-
-    asked = site.ssh if site else SshWay()
-    return Ssh(
-        config=_beside(site, asked.config),
-        topology=_beside(site, asked.gateways),
-        python=asked.python,
-        fanout=asked.fanout,
-        connect_timeout_s=asked.connect_timeout_s,
-        environment=environment,
-        progress=said,
-    )
-
-
-def _kubernetes(site: Site | None, said: Said | None, environment: Mapping[str, str]) -> Transport:
-    from pytest_gpuready.transport.kubernetes import Kubernetes  # noqa: PLC0415 - one node needs none of it
-
-    asked = site.kubernetes if site else KubernetesWay()
-    if not asked.image:
-        raise InventoryError("expected kubernetes: {image: ...} in the site file, found none; name the agent's image")
-    return Kubernetes(
-        namespace=asked.namespace,
-        image=asked.image,
-        context=asked.context,
-        gpu_access=asked.gpu_access,
-        python=asked.python,
-        runtime_class=asked.runtime_class,
-        priority_class=asked.priority_class,
-        pull_secret=asked.pull_secret,
-        wait_s=asked.wait_s,
-        environment=environment,
-        progress=said,
-    )
-
-
-_WAYS = {"local": _local, "ssh": _ssh, "kubernetes": _kubernetes}
-
-
-def _beside(site: Site | None, name: str | None) -> Path | None:
-    """A file that the site file names, relative to it."""
-    return site.directory / name if site and name else None

@@ -39,13 +39,19 @@ class SlurmWay(Way, frozen=True, kw_only=True):
 
 
 class KubernetesWay(Way, frozen=True, kw_only=True):
-    """By kubectl: where the pods run, from what image, and how they come to all GPUs of a node."""
+    """By kubectl: where the pods run, from what image, and how they come to all GPUs of a node. `tolerations` are those
+    beside the one for nvidia.com/gpu, `hold_s` how long the pods may hold their nodes at most."""
 
     namespace: Word = "gpuready"
     image: Word = ""
     context: Word = ""
-    gpu_access: Literal["device-plugin", "privileged"] = "device-plugin"
+    kubeconfig: Word | None = None
+    gpu_access: Literal["device-plugin", "runtime", "privileged"] = "device-plugin"
     runtime_class: Word = ""
     priority_class: Word = ""
     pull_secret: Word = ""
+    tolerations: list[dict[Word, Word | int]] = []
+    node_selector: dict[Word, Word] = {}
+    fanout: Annotated[int, Meta(ge=1, le=4096)] = 64
     wait_s: Seconds = 300.0
+    hold_s: Seconds = 86400.0
