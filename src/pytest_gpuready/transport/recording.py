@@ -139,13 +139,18 @@ def read_meta(directory: Path) -> RecordingMeta:
     return meta
 
 
+def result_files(directory: Path) -> list[Path]:
+    """The files of a recording, in the order in which their results were recorded."""
+    return sorted((directory / "results").glob("*.json"))
+
+
 def read_results(directory: Path) -> list[CommandResult]:
     """All results of a recording, in the order in which they were recorded.
 
     Raises:
         TransportError: a file of it cannot be read.
     """
-    return [decode_result(path) for path in sorted((directory / "results").glob("*.json"))]
+    return [decode_result(path) for path in result_files(directory)]
 
 
 def encode_result(result: CommandResult) -> bytes:

@@ -15,7 +15,7 @@ from pathlib import Path
 from pytest_gpuready.errors import RecordingEndedError, TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import Ended, one_by_one
-from pytest_gpuready.transport.recording import SITE, RecordingMeta, read_meta, read_results
+from pytest_gpuready.transport.recording import SITE, RecordingMeta, decode_result, read_meta, result_files
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 DEMO = RECORDINGS / "demo"
@@ -24,16 +24,18 @@ BUILT_IN = {"demo": DEMO, "demo-dcgm": RECORDINGS / "demo-dcgm"}
 
 
 class Replay:
-    """The transport that reads a recording."""
+    """The transport that reads a recording; what many nodes printed is read again when it is asked for."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.meta: RecordingMeta = read_meta(directory)
         self.site = directory / SITE if (directory / SITE).is_file() else None
         """The site file that was in force when the node was recorded."""
-        self._results: dict[tuple[str, tuple[str, ...]], list[CommandResult]] = defaultdict(list)
-        for result in read_results(directory):
-            self._results[result.command.node, result.command.argv].append(result)
+        self._results: dict[tuple[str, tuple[str, ...]], list[CommandResult | Path]] = defaultdict(list)
+        one = len(self.meta.nodes) == 1
+        for path in result_files(directory):
+            result = decode_result(path)
+            self._results[result.command.node, result.command.argv].append(result if one else path)
 
     def run(self, command: Command) -> CommandResult:
         """The recorded result of this command.
@@ -51,7 +53,9 @@ class Replay:
                 f"{command.node}: expected result {command.repeat + 1} of {command.line!r}, found {len(results)} in "
                 f"{self.directory.name}/; record the node again"
             )
-        return dataclasses.replace(results[command.repeat], command=command)
+        recorded = results[command.repeat]
+        result = decode_result(recorded) if isinstance(recorded, Path) else recorded
+        return dataclasses.replace(result, command=command)
 
     def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
         """The recorded results of these commands, at once."""
