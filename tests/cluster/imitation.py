@@ -45,9 +45,20 @@ flock 9
 commands=$(($(cat {folder}/commands) + 1))
 echo $commands >{folder}/commands
 [ $commands -ne {at} ] || cp -r {folder}/later/. {folder}
-exec {python} "$@"
+exec {{python}} "$@"
 """
 """An agent command at a time, and before one of them the changes that wait."""
+
+TOGETHER = """>{begun}/$(hostname)
+tries=0
+until [ $(ls {begun} | wc -l) -eq {all} ]; do
+    tries=$((tries + 1))
+    [ $tries -lt 400 ] || {{ echo "others were not asked" >&2; exit 1; }}
+    sleep 0.05
+done
+exec {{python}} "$@"
+"""
+"""An agent command waits for one on every other host."""
 
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -118,6 +129,19 @@ class Imitation(Hosts):
             raise RuntimeError(f"{name}: {done.stderr.strip()}")
         return done.stdout
 
+    @contextlib.contextmanager
+    def all_at_once(self) -> Iterator[None]:
+        """No agent command goes on before every host has been given one; where one of them is not, they fail."""
+        begun = self.folder / "begun"
+        begun.mkdir()
+        try:
+            with contextlib.ExitStack() as waiting:
+                for name in self.names:
+                    waiting.enter_context(self._python(name, AGENT + TOGETHER.format(begun=begun, all=len(self.names))))
+                yield
+        finally:
+            shutil.rmtree(begun)
+
     # --- faults of the hardware ---------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -133,7 +157,7 @@ class Imitation(Hosts):
         if at > 1:
             where = folder / "later"
             (folder / "commands").write_text("0\n")
-            waiting = self._python(name, AGENT + TURN.format(python=PYTHON, folder=folder, at=at))
+            waiting = self._python(name, AGENT + TURN.format(folder=folder, at=at))
         for file, text in files.items():
             (where / file).parent.mkdir(parents=True, exist_ok=True)
             (where / file).write_text(text)
@@ -145,7 +169,8 @@ class Imitation(Hosts):
             for file, text in before.items():
                 (folder / file).write_text(text)
 
-    def lost_gpu(self, name: str, gpu: int, *, at: int = 1) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def lost_gpu(self, name: str, gpu: int, *, at: int = 1) -> Iterator[None]:
         """The GPU has fallen off the bus: NVML, sysfs and the kernel log (Xid 79) say so."""
         place = self.bdf(name, gpu)[:-2]
         line = f"NVRM: Xid (PCI:{place}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -155,28 +180,37 @@ class Imitation(Hosts):
             self._device(name, gpu, "current_link_speed"): "Unknown\n",
             self._device(name, gpu, "current_link_width"): "63\n",
         }
-        return self.changed(name, files, at=at)
+        with self.changed(name, files, at=at):
+            yield
 
-    def narrow_link(self, name: str, gpu: int, width: int = 8) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def narrow_link(self, name: str, gpu: int, width: int = 8) -> Iterator[None]:
         """The PCIe link of the GPU has trained to fewer lanes: sysfs and NVML say so."""
         files = {
             NVML: self._more(name, NVML, f"gpu.{gpu}.pcie.width={width}\n"),
             self._device(name, gpu, "current_link_width"): f"{width}\n",
         }
-        return self.changed(name, files)
+        with self.changed(name, files):
+            yield
 
-    def ecc_errors(self, name: str, gpu: int, count: int = 3) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def ecc_errors(self, name: str, gpu: int, count: int = 3) -> Iterator[None]:
         """So many uncorrected errors since the driver was loaded, and so in the life of the board."""
         more = "".join(f"gpu.{gpu}.eccerrors.1.{counter}={count}\n" for counter in (0, 1))
-        return self.changed(name, {NVML: self._more(name, NVML, more)})
+        with self.changed(name, {NVML: self._more(name, NVML, more)}):
+            yield
 
-    def hung_driver(self, name: str) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def hung_driver(self, name: str) -> Iterator[None]:
         """NVML does not come back from its first call."""
-        return self.changed(name, {NVML: self._more(name, NVML, "hang=1\n")})
+        with self.changed(name, {NVML: self._more(name, NVML, "hang=1\n")}):
+            yield
 
-    def rebooted(self, name: str, *, at: int = 2) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def rebooted(self, name: str, *, at: int = 2) -> Iterator[None]:
         """The host is on another boot from its second agent command on."""
-        return self.changed(name, {BOOT_ID: f"{self.names.index(name):08d}-0000-4000-8000-000000000002\n"}, at=at)
+        with self.changed(name, {BOOT_ID: f"{self.names.index(name):08d}-0000-4000-8000-000000000002\n"}, at=at):
+            yield
 
     # --- faults of the machine ----------------------------------------------------------------------------------------
 
@@ -210,14 +244,18 @@ class Imitation(Hosts):
             config.write_text(before)
             self._restart(name)
 
-    def full_disk(self, name: str) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def full_disk(self, name: str) -> Iterator[None]:
         """Not a byte more fits into /tmp, /var/tmp, /dev/shm and /run/lock."""
         full = "mount -t tmpfs -o size=16k full {0}; head -c 100000 /dev/zero >{0}/full 2>&- || test -s {0}/full"
-        return self._over_tmp(name, full, *TEMPORARY, "/run/lock")
+        with self._over_tmp(name, full, *TEMPORARY, "/run/lock"):
+            yield
 
-    def read_only_tmp(self, name: str) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def read_only_tmp(self, name: str) -> Iterator[None]:
         """Nothing can be written in /tmp, /var/tmp and /dev/shm."""
-        return self._over_tmp(name, "mount --bind {0} {0}; mount -o remount,bind,ro {0}", *TEMPORARY)
+        with self._over_tmp(name, "mount --bind {0} {0}; mount -o remount,bind,ro {0}", *TEMPORARY):
+            yield
 
     # --- faults of the agent ------------------------------------------------------------------------------------------
 
@@ -228,10 +266,12 @@ class Imitation(Hosts):
         with self.hung_driver(name), self._python(name, AGENT + kill):
             yield
 
-    def other_protocol(self, name: str, version: int = 2) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def other_protocol(self, name: str, version: int = 2) -> Iterator[None]:
         """The agent's documents are of another version of the protocol."""
         edit = f's/^{{"gpuready_agent":[0-9]*/{{"gpuready_agent":{version}/'
-        return self._python(name, f"{AGENT}{PYTHON} \"$@\" | sed '{edit}'\n")
+        with self._python(name, f"{AGENT}{PYTHON} \"$@\" | sed '{edit}'\n"):
+            yield
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
