@@ -37,9 +37,13 @@ class TerminalScreen:
         self._rewriting = False
 
     def line(self, text: str) -> None:
-        """Write a whole line of its own."""
+        """Write a whole line of its own, above the one that is rewritten."""
         with self._uncaptured():
-            self._fresh_line()
+            if self._rewriting:
+                self._writer.write("\r\x1b[K")
+                self._rewriting = False
+            else:
+                self._fresh_line()
             self._writer.line(PREFIX + text)
             self._writer.flush()
 

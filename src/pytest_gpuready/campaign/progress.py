@@ -2,41 +2,38 @@
 
 On a terminal it is one line, rewritten in place; in a log whole lines: one at the start, one a minute, one at the end.
 A command that says nothing for a while is shown without readings. Whatever comes from a node is numbers, or escaped.
+Commands on many nodes are shown as one (`progress_many`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
+from pytest_gpuready.campaign.progress_many import FanOut
+from pytest_gpuready.campaign.progress_words import (
+    ENDS,
+    LOG_EVERY_S,
+    READINGS,
+    STALE_S,
+    Screen,
+    Span,
+    between,
+    clock_time,
+    how_far,
+    span,
+    what,
+)
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.transport import Transport
+from pytest_gpuready.transport import Ended, Transport, run_each
 from pytest_gpuready.transport.local import ENDING
 
-LOG_EVERY_S = 60.0
-STALE_S = 15.0
-"""Readings older than that are not those of now."""
+__all__ = ["Progress", "Screen", "Shown", "clock_time"]
 
-READINGS = {"power_w": "W", "temperature_c": "C"}
-"""What an agent says of its GPUs, lowest and highest, and its unit."""
-
-MOST = 1e6
-"""A reading of that size or more is none."""
-
-
-class Screen(Protocol):
-    """Where progress is shown. `in_place` is True where a line can be rewritten: a terminal."""
-
-    in_place: bool
-
-    def line(self, text: str) -> None:
-        """Write a whole line of its own."""
-        ...
-
-    def rewrite(self, text: str, *, last: bool = False) -> None:
-        """Put this text in the place of the one before; `last` leaves it there and goes to the next line."""
-        ...
+TICK_S = 0.5
+"""How often a fan-out is looked at."""
 
 
 class Progress:
@@ -47,8 +44,9 @@ class Progress:
         self._clock = clock
         self._command: Command | None = None
         self._began = self._due = self._heard_at = 0.0
-        self._readings: dict[str, tuple[float, float]] = {}
+        self._readings: dict[str, Span] = {}
         self._ending = False
+        self._many: FanOut | None = None
 
     def begin(self, command: Command) -> None:
         """A command starts. One that takes no time worth telling is not shown."""
@@ -60,17 +58,20 @@ class Progress:
         if self._screen.in_place:
             self._screen.rewrite(self._text(command))
         else:
-            self._screen.line(f"{_what(command)}, about {clock_time(command.typical_s)}")
+            self._screen.line(f"{what(command)}, about {clock_time(command.typical_s)}")
 
     def said(self, command: Command, said: Mapping[str, object]) -> None:
         """What a running command says of itself; nothing, where it only runs."""
+        if many := self._many:
+            many.said(command, said)
+            return
         if self._command is not command:
             return
         now = self._clock()
         if said.get(ENDING) is True and not self._ending:
             self._ending = True
             self._due = now
-        readings = {name: span for name in READINGS if (span := _span(said.get(name)))}
+        readings = {name: each for name in READINGS if (each := span(said.get(name)))}
         if readings:
             self._readings, self._heard_at = readings, now
         if self._screen.in_place:
@@ -84,25 +85,40 @@ class Progress:
         if self._command is not command:
             return
         self._command = None
-        text = f"{_what(command)} ended after {clock_time(self._clock() - self._began)}"
+        text = f"{what(command)} ended after {clock_time(self._clock() - self._began)}"
         if self._screen.in_place:
             self._screen.rewrite(text, last=True)
         else:
             self._screen.line(text)
 
+    @contextlib.contextmanager
+    def many(self, commands: tuple[Command, ...]) -> Iterator[FanOut]:
+        """Show these commands, one a node, as one as long as this is open."""
+        fan_out = self._many = FanOut(commands, self._screen, self._clock)
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(TICK_S):
+                fan_out.tick()
+
+        # The screen is written to from a thread: Ctrl-C must meet the main thread where it waits for the nodes.
+        looking = threading.Thread(target=look, name="gpuready-progress", daemon=True)
+        looking.start()
+        try:
+            yield fan_out
+        finally:
+            over.set()
+            looking.join()
+            self._many = None
+            fan_out.end()
+
     def _text(self, command: Command) -> str:
         now = self._clock()
-        took, usual = now - self._began, clock_time(command.typical_s)
-        how_far = (
-            f"{clock_time(took)} of about {usual}"
-            if took <= command.typical_s
-            else f"{clock_time(took)}, usually {usual}"
-        )
-        words = [_what(command), how_far]
+        words = [what(command), how_far(now - self._began, command.typical_s)]
         if self._readings and now - self._heard_at <= STALE_S:
-            words += [f"{_between(*span)} {READINGS[name]}" for name, span in self._readings.items()]
+            words += [f"{between(*each)} {READINGS[name]}" for name, each in self._readings.items()]
         if self._ending:
-            words.append("is told to end; Ctrl-C again kills it")
+            words.append(ENDS)
         return "  ".join(words)
 
 
@@ -121,31 +137,30 @@ class Shown:
         finally:
             self._progress.end(command)
 
+    def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
+        """Run the commands through the inner transport; one command is shown as `run` shows it."""
+        commands = tuple(commands)
+        ended = run_each(self._inner, commands)
+        return self._one(commands[0], ended) if len(commands) == 1 else self._many(commands, ended)
+
+    def _one(self, command: Command, ended: Iterator[Ended]) -> Iterator[Ended]:
+        self._progress.begin(command)
+        try:
+            yield from ended
+        finally:
+            self._progress.end(command)
+
+    def _many(self, commands: tuple[Command, ...], ended: Iterator[Ended]) -> Iterator[Ended]:
+        with self._progress.many(commands) as shown:
+            try:
+                for command, outcome in ended:
+                    shown.ended(command, outcome)
+                    yield command, outcome
+            finally:
+                # Who stops to listen to us stops to listen to all of them.
+                if isinstance(ended, Generator):
+                    ended.close()
+
     def stop(self) -> None:
         """End everything that runs through the inner transport."""
         self._inner.stop()
-
-
-def clock_time(seconds: float) -> str:
-    """Minutes and seconds, 1:03; hours where there are any, 1:00:03."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def _what(command: Command) -> str:
-    text = command.says or command.line[:60]
-    text = "".join(sign if sign.isascii() and sign.isprintable() else "?" for sign in text)
-    return f"{text} (run {command.repeat + 1})" if command.repeat else text
-
-
-def _span(said: object) -> tuple[float, float] | None:
-    """Lowest and highest of a reading; None where a node says something else."""
-    if not isinstance(said, list) or len(said) != 2 or not all(type(value) in (int, float) for value in said):
-        return None
-    low, high = said
-    return (low, high) if abs(low) < MOST and abs(high) < MOST else None  # NaN is less than nothing
-
-
-def _between(low: float, high: float) -> str:
-    return f"{low:.0f}" if round(low) == round(high) else f"{low:.0f}-{high:.0f}"

@@ -89,7 +89,8 @@ class AfterProbe:
 
     def command(self, node: Node, scope: Part) -> Command:
         """The agent's probe "after" of this level: NVML and a long kernel log, two minutes at most."""
-        return agent_command(node, "after", str(self.follows_level), timeout_s=TIMEOUT_S)
+        level = self.follows_level
+        return agent_command(node, "after", str(level), timeout_s=TIMEOUT_S, says=f"health after level {level}")
 
     def read(
         self, inventory: Inventory, node: Node, scope: Part, results: Sequence[CommandResult]

@@ -38,7 +38,7 @@ class CopiesProbe:
     def command(self, node: Node, scope: Part) -> Command:
         """Raises: KeyError where the scope is none of `scopes(node)`."""
         bdf = {slot.part: slot.gpu.bdf for slot in node.slots if slot.gpu}[scope]
-        return agent_command(node, "copies", bdf, timeout_s=TIMEOUT_S)
+        return agent_command(node, "copies", bdf, timeout_s=TIMEOUT_S, says=f"copies GPU {scope.index}")
 
     def read(
         self, inventory: Inventory, node: Node, scope: Part, results: Sequence[CommandResult]

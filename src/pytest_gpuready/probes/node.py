@@ -31,7 +31,7 @@ class NodeProbe:
 
     def command(self, node: Node, scope: Part) -> Command:
         """The agent's probe "node", one minute at most."""
-        return agent_command(node, "node", timeout_s=60.0)
+        return agent_command(node, "node", timeout_s=60.0, says="inventory")
 
     def read(
         self, inventory: Inventory, node: Node, scope: Part, results: Sequence[CommandResult]

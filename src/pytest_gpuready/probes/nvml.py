@@ -45,7 +45,7 @@ class NvmlProbe:
 
     def command(self, node: Node, scope: Part) -> Command:
         """The agent's probe "nvml", one minute at most: a hanging driver is a finding, not a wait."""
-        return agent_command(node, "nvml", timeout_s=60.0)
+        return agent_command(node, "nvml", timeout_s=60.0, says="NVML")
 
     def read(
         self, inventory: Inventory, node: Node, scope: Part, results: Sequence[CommandResult]

@@ -47,7 +47,9 @@ class TogetherProbe:
         return (node.part,) if len(_found(node)) > 1 else ()
 
     def command(self, node: Node, scope: Part) -> Command:
-        return agent_command(node, "copies-together", *_found(node).values(), timeout_s=TIMEOUT_S)
+        return agent_command(
+            node, "copies-together", *_found(node).values(), timeout_s=TIMEOUT_S, says="copies of all GPUs at once"
+        )
 
     def read(
         self, inventory: Inventory, node: Node, scope: Part, results: Sequence[CommandResult]
