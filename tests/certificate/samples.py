@@ -258,6 +258,62 @@ def rack() -> Certificate:
     )
 
 
+SILENT = "expected a login within 10 s, found none; see that it is up and lets us in"
+
+
+@functools.cache
+def four() -> Certificate:
+    """Four nodes of eight: one well, one with a slow link, one whose runs disagree, one that nobody could reach."""
+    return fleet(4, 8, slow=("node02/gpu5",), unstable=("node03/gpu1",), silent=("node04",))
+
+
+@functools.cache
+def crowd() -> Certificate:
+    """130 nodes of one GPU: three with a slow link, one whose runs disagree, two that nobody could reach."""
+    slow = ("node007/gpu0", "node041/gpu0", "node090/gpu0")
+    return fleet(130, 1, slow=slow, unstable=("node012/gpu0",), silent=("node042", "node101"))
+
+
+@functools.cache
+def crowd_accepted() -> Certificate:
+    """130 nodes of one GPU, all well."""
+    return fleet(130, 1)
+
+
+def fleet(
+    count: int,
+    gpus: int,
+    *,
+    slow: tuple[str, ...] = (),
+    unstable: tuple[str, ...] = (),
+    silent: tuple[str, ...] = (),
+) -> Certificate:
+    """So many nodes, and what is wrong with some of their parts."""
+    names = [f"node{n:0{len(str(count)) + (count < 100)}d}" for n in range(1, count + 1)]
+    nodes = []
+    problems = {}
+    for name in names:
+        node = _node(name, gpus)
+        if name in silent:
+            found = [GpuEntry(part=gpu.part, index=gpu.index, present=False) for gpu in node.gpus]
+            node = NodeEntry(name=name, answered=False, problem=f"{name}: {SILENT}", gpus=found)
+            parts = {"gpu": [gpu.part for gpu in found], "node": [name]}
+            problems |= {(c.id, part): node.problem for c in _clauses() for part in parts[c.per]}
+        nodes.append(node)
+    bad = [name for name in names if any(part.startswith(f"{name}/") for part in slow)]
+    status = "REJECTED" if slow else "INCOMPLETE" if unstable or silent else "ACCEPTED"
+    return _certificate(
+        nodes=nodes,
+        values={("PCIE-5", part): 6.71 for part in slow},
+        unstable={("PCIE-6", part): [55.37, 48.2] for part in unstable},
+        problems=problems,
+        status=status,
+        says="" if status == "ACCEPTED" else f"1 clause failed, at {len(bad)} parts. Level 0 of 2 reached.",
+        level_reached=0 if silent else 2,
+        do_next=[] if status == "ACCEPTED" else ["pytest -m level2"],
+    )
+
+
 @functools.cache
 def one_node_of_72() -> Certificate:
     """72 GPUs in one node, all well."""
@@ -596,7 +652,8 @@ def _certificate(
         **more,
     }
     cells = [(c, p) for s in entries for c in s.clauses for p in c.parts]
-    asked = Asked(level=2, finished=True, profile=profile.name, levels=frozenset((1, 2)))
+    silent = {node.name: node.problem for node in nodes if not node.answered}
+    asked = Asked(level=2, finished=True, profile=profile.name, levels=frozenset((1, 2)), silent=silent)
     return Certificate(
         number="GR-4143222309d1",
         judged=status,  # type: ignore[arg-type]

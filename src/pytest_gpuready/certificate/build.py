@@ -23,7 +23,7 @@ from pytest_gpuready.certificate.document import (
     verdict_text,
 )
 from pytest_gpuready.certificate.folded import folded_lines
-from pytest_gpuready.certificate.rule import OPEN, Asked, Cell, Ruling, hidden, rule
+from pytest_gpuready.certificate.rule import OPEN, Asked, Cell, Ruling, hidden, of_any, rule
 from pytest_gpuready.certificate.written import number
 from pytest_gpuready.model import Outcome, Part
 
@@ -135,8 +135,9 @@ def ruled(
     entries = []
     for node in nodes:
         ruling = rule(own[node.name], asked)
+        why = ruling.why if node.name not in asked.silent else [f"no answer: {of_any(node.problem, node.name)}"]
         outcomes = Counter(part.outcome for _, part in own[node.name])
-        more = len(ruling.why) - NODE_WHY_AT_MOST
+        more = len(why) - NODE_WHY_AT_MOST
         entries.append(
             msgspec.structs.replace(
                 node,
@@ -144,7 +145,7 @@ def ruled(
                 judged=ruling.judged,
                 level_reached=ruling.level_reached,
                 outcomes={o.value: outcomes[o.value] for o in Outcome if outcomes[o.value]},
-                why=[*ruling.why[:NODE_WHY_AT_MOST], *([f"and {more} more"] if more > 0 else [])],
+                why=[*why[:NODE_WHY_AT_MOST], *([f"and {more} more"] if more > 0 else [])],
             )
         )
     return entries

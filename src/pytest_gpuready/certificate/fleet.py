@@ -235,7 +235,7 @@ def _row(finding: Finding, followers: Sequence[Finding], nodes: list[str], ancho
         ids=ids_text(finding.clause_ids, 4),
         found=said,
         notes=tuple(notes),
-        action=finding.action if alone or finding.outcome == "FAIL" else of_any(finding.action, worst.label),
+        action=f"begin with {worst.node}: {finding.action}" if finding.action and not alone else finding.action,
         anchor=anchors.get(nodes[0], "") if alone else "",
     )
 

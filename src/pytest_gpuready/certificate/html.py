@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from pytest_gpuready.certificate import facts, page, peers_figure, plots, tables, uncovered, words
 from pytest_gpuready.certificate.diagnostics import Diagnosis, diagnoses
-from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
+from pytest_gpuready.certificate.document import Certificate, ClauseEntry, EvidenceEntry, PartEntry
 from pytest_gpuready.certificate.findings import Finding, by_outcome, cells, counted, findings, led
 from pytest_gpuready.certificate.fleet import fleet
 from pytest_gpuready.certificate.outliers import spreads
@@ -25,12 +25,16 @@ from pytest_gpuready.model.units import show
 WATCHES_AT_MOST = 24
 """Small multiples drawn on one page; parts with a finding come first, the table under them has all."""
 
+WATCHES_LISTED = 288
+"""Parts in the table under them, as many as the document has; it may have more from elsewhere."""
 ENVIRONMENTS_AT_MOST = 64
 CELLS_AT_MOST = 5000
 """Cells of several nodes that the page shows one by one; of more it shows the worst and counts the rest."""
 DIAGNOSED_AT_MOST = 24
 """Findings over several nodes with their evidence on the page, the worst first."""
 UNTESTED_AT_MOST = 60
+EVIDENCE_AT_MOST = 400
+EVIDENCE_OF_MANY = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,8 @@ def render(certificate: Certificate) -> str:
     whole = certificate.counts.cells <= CELLS_AT_MOST
     context = _context(certificate, found, diagnoses(certificate, found[:DIAGNOSED_AT_MOST]), whole=whole)
     peers = spreads(certificate)
+    if not whole:
+        context["BOXES"] = 0
     context |= {
         "fleet": fleet(certificate, found, peers),
         "whole": whole,
@@ -111,8 +117,17 @@ def _context(
         "glossary": words.glossary(counts),
         "keep": page.node_names(certificate),
         "where": lambda part: page.where_text(certificate, part),
+        "evidence": _evidence(certificate, whole),
         "watch_figure": _WatchFigures(certificate, many),
     }
+
+
+def _evidence(certificate: Certificate, whole: bool) -> list[EvidenceEntry]:
+    """The raw outputs that the page lists: where it has no room for all cells, those of nodes with findings first."""
+    if whole:
+        return certificate.evidence[:EVIDENCE_AT_MOST]
+    accepted = {node.name for node in certificate.nodes if node.judged == "ACCEPTED"}
+    return sorted(certificate.evidence, key=lambda entry: entry.node in accepted)[:EVIDENCE_OF_MANY]
 
 
 def _other_why(certificate: Certificate) -> list[str]:
@@ -162,11 +177,16 @@ def _watched(certificate: Certificate) -> Watched | None:
     failing = {part.part for c, part in cells(certificate) if part.outcome == "FAIL" and c.level > 1}
     drawn = sorted(parts, key=lambda part: part.part not in failing)[:WATCHES_AT_MOST]
     drawn = [part for part in parts if part in drawn]
+    listed = (
+        sorted(parts, key=lambda part: part.part not in failing)[:WATCHES_LISTED]
+        if len(parts) > WATCHES_LISTED
+        else parts
+    )
     series = plots.known_series([part.watch for part in parts if part.watch is not None])
     said = words.listed(list(dict.fromkeys(suites)), 4)
     return Watched(
         suites=said,
-        parts=parts,
+        parts=tuple(listed),
         drawn=tuple(drawn),
         failing=frozenset(failing),
         left_out=len(parts) - len(drawn),

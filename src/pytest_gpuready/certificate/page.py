@@ -134,7 +134,7 @@ def first_step(action: str) -> tuple[str, str]:
 def sentence(text: str, keep: Collection[str] = ()) -> str:
     """A line as a sentence: first letter large, full stop at the end; a command stays as it is typed.
 
-    `keep` are names (of nodes) that are never changed.
+    `keep` are names (of nodes) that are never changed; neither are folded ones, node[01-12].
     """
     text = text.strip()
     if not text:
@@ -142,7 +142,7 @@ def sentence(text: str, keep: Collection[str] = ()) -> str:
     word = text.split()[0]
     if word in COMMANDS:
         return text
-    if word.rstrip(":,;") not in keep:
+    if word.rstrip(":,;") not in keep and "[" not in word:
         text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."
 

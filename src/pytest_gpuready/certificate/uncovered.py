@@ -8,6 +8,7 @@ from pytest_gpuready.certificate import words
 from pytest_gpuready.certificate.document import Certificate
 from pytest_gpuready.certificate.findings import Finding, by_outcome, cells, findings, led
 from pytest_gpuready.certificate.page import FINDINGS_AT_MOST, node_names, sentence
+from pytest_gpuready.certificate.rule import of_any
 from pytest_gpuready.certificate.tables import ids_text
 
 LIST_AT_MOST = 8
@@ -52,7 +53,8 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
         entries = []
         for finding in by_outcome(certificate, outcome):
             who = "" if outcome == "NOT TESTED" else f" on {words.parts_text(finding.parts, many, 4)}"
-            entries.append((outcome, ids_text(finding.clause_ids) + who, sentence(finding.reason, names)))
+            reason = of_any(finding.reason, finding.worst.node) if many else finding.reason
+            entries.append((outcome, ids_text(finding.clause_ids) + who, sentence(reason, names)))
         return entries
 
     if not certificate.finished:
