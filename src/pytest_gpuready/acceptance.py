@@ -15,6 +15,8 @@ from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.first import ask_all, ask_here, hold_to_site, read_first
 from pytest_gpuready.campaign.lease import Lease, default_path, ticket
 from pytest_gpuready.campaign.leased import HOLD_S
+from pytest_gpuready.campaign.plan import Asked, plan
+from pytest_gpuready.campaign.plan_lines import plan_lines
 from pytest_gpuready.campaign.progress import Screen
 from pytest_gpuready.campaign.reach import Reach, reach
 from pytest_gpuready.campaign.run import Identity, Run, ended, join_run, open_run
@@ -76,6 +78,8 @@ class Settings:
     """The Slurm job that has the nodes of a joined run; "" where nobody has to know one."""
     only_collected: bool = False
     """Nothing is measured but the inventory, so nobody else is kept from the node."""
+    dry_run: bool = False
+    """Of those that only collect: the plan is asked for."""
 
 
 class Acceptance:
@@ -177,21 +181,42 @@ class Acceptance:
 
     def header(self) -> list[str]:
         """What is about to be tested, in a few lines of ASCII."""
-        node = self.inventory.nodes[0]
         run = self.run
         where = f"out {run.out}/ ({'continued' if run.continued else 'new'})"
         if self.settings.only_collected:
-            where = "only collected: nothing is measured and nothing is written"
+            word = "dry run" if self.settings.dry_run else "only collected"
+            where = f"{word}: nothing is measured and nothing is written"
         return header_lines(
             self.profile,
             self.inventory,
             self.level,
             basis=(self.basis, self.basis_note),
-            seen=seen(self._node_docs[node.name]),
+            seen=seen(*self._node_docs.values()),
             long_s=0.0 if self.basis == "replay" else long_s(self._probes, self.profile, self.inventory, self.level),
             where=where,
             moved_to=f"{run.moved_to}/" if run.moved_to else "",
         )
+
+    def plan(self, asked: Asked, *, others: int) -> list[str]:
+        """What the tests of these clauses would measure, in their order; `others` are tests that judge no clause.
+
+        Raises:
+            StoreError: the run directory cannot be used.
+        """
+        planned = plan(
+            asked=asked,
+            firsts=self._probes[:2],
+            taken=self._first.taken,
+            unreached=self._first.unreached,
+            store=self.run.store,
+            findings=self.findings,
+            level=self.level,
+            keep_going=self.settings.keep_going,
+        )
+        kind = self.reach.kind
+        by = {"local": "this machine", "replay": f"replay of {self.basis_note}"}.get(kind, kind)
+        bounds = {"ssh": self.site.ssh.fanout, "kubernetes": self.site.kubernetes.fanout} if self.site else {}
+        return plan_lines(planned, by=by, at_once=bounds.get(kind, 0), others=others)
 
     # --- opening -------------------------------------------------------------------------------------------------
 
@@ -211,6 +236,7 @@ class Acceptance:
             first = ask_all(firsts, reach.names, reach.transport, site)
         else:
             first = ask_here(firsts, reach.names[0], reach.transport)
+        self._first = first
         option = settings.profile or None
         profile = choose_profile(site, option, first.docs)
         hold_to_site(first, firsts, site, profile)

@@ -61,7 +61,8 @@ def open_driving(config: pytest.Config, level: int | None) -> Driving:
     unknown = _unknown_level(config)
     if unknown:
         pytest.exit(f"gpuready: -m {unknown}: levels are 1 to 4", USAGE)
-    folder = tempfile.TemporaryDirectory(prefix="gpuready-") if config.option.collectonly else None
+    writes_nothing = config.option.collectonly or config.option.gpuready_dry_run
+    folder = tempfile.TemporaryDirectory(prefix="gpuready-") if writes_nothing else None
     settings = _settings(config, level, Path(folder.name) / "collected" if folder else None)
     forbids = os.environ.get("GPUREADY_UNASKED_REPLAY", "").split(", ")
     promised = next((named for name in forbids if (named := getattr(settings, name, None))), None)
@@ -122,6 +123,7 @@ def _settings(config: pytest.Config, level: int | None, folder: Path | None) -> 
         joined=worker is not None,
         job=worker.get("gpuready_job", "") if worker else "",
         only_collected=folder is not None,
+        dry_run=option.gpuready_dry_run,
     )
 
 
@@ -138,6 +140,7 @@ class Driving:
         self._config = config
         self._records: dict[tuple[str, str], list[Record]] = defaultdict(list)
         self._trouble = ""
+        self._plan: list[str] = []
         self._headed = False
         self.judging = Judging(config, acceptance)
 
@@ -179,6 +182,18 @@ class Driving:
         items[:] = [i for i in items if i not in gone]
         items.sort(key=_place)
         return dropped
+
+    def plan(self, items: Sequence[pytest.Item]) -> None:
+        """Instead of running these tests, see what they would measure.
+
+        Raises:
+            pytest.UsageError: the plan cannot be made.
+        """
+        asked = [(item.stash[CLAUSE], parts_of(item)) for item in items if CLAUSE in item.stash]
+        try:
+            self._plan = self.acceptance.plan(asked, others=len(items) - len(asked))
+        except GpuReadyError as error:
+            raise pytest.UsageError(f"gpuready: {type(error).__name__} {error}") from error
 
     # --- tests -------------------------------------------------------------------------------------------------------
 
@@ -277,7 +292,11 @@ class Driving:
         return code
 
     def summarise(self, reporter: pytest.TerminalReporter) -> None:
-        """Findings with their evidence, then the certificate in about ten lines."""
+        """Findings with their evidence, then the certificate in about ten lines; of a dry run its plan."""
+        if self._plan:
+            reporter.write_sep("=", "dry run: the plan")
+            for line in self._plan:
+                reporter.write_line(line)
         if self._trouble:
             reporter.write_sep("=", "GPU acceptance certificate")
             reporter.write_line(f"INCOMPLETE  {self._trouble}")

@@ -54,6 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="judge a recording instead of hardware; certifies nothing; on the command line only",
     )
+    group.addoption(
+        "--gpuready-dry-run",
+        action="store_true",
+        default=False,
+        help="print what would be measured, in order, and run no test; exit code 0 of a dry run accepts nothing",
+    )
     text = "do not keep a level from running because a gate of the one before failed"
     group.addoption("--gpuready-keep-going", action="store_true", default=False, help=text)
     parser.addini("gpuready_keep_going", type="bool", help=text, default=False)
@@ -75,6 +81,8 @@ def pytest_configure(config: pytest.Config) -> None:
                 "--gpuready-replay: expected on the command line only, found it in ini or PYTEST_ADDOPTS; "
                 "a replay must not be asked for by accident"
             )
+    if config.option.gpuready_dry_run and hasattr(config.option, "dist"):
+        config.option.dist = "no"  # xdist: a plan needs no workers
 
 
 def _asked_level(config: pytest.Config) -> int | None:
@@ -86,7 +94,11 @@ def _asked_level(config: pytest.Config) -> int | None:
 def _options_given(config: pytest.Config) -> bool:
     option = config.option
     named = ("site", "profile", "nodes", "transport", "record", "burn", "out", "replay")
-    return any(getattr(option, f"gpuready_{n}") is not None for n in named) or option.gpuready_keep_going
+    return (
+        any(getattr(option, f"gpuready_{n}") is not None for n in named)
+        or option.gpuready_keep_going
+        or option.gpuready_dry_run
+    )
 
 
 def _ini_given(config: pytest.Config) -> bool:
@@ -182,6 +194,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         dropped = driving.arrange(items)
         if dropped:
             config.hook.pytest_deselected(items=dropped)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """A dry run ends with its plan, and without a test; where collection broke, pytest says so."""
+    option = session.config.option
+    if not option.gpuready_dry_run or (session.testsfailed and not option.continue_on_collection_errors):
+        return None
+    _drive(session.config).plan(session.items)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

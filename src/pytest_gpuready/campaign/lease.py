@@ -102,7 +102,8 @@ def _ticket(out: Path, *, hold_s: float, wait_s: float, path: str = "") -> Ticke
 
 
 def _about_lease(node: str, word: str) -> Command:
-    return Command(node=node, argv=(PYTHON, "-m", "pytest_gpuready.agent", "lease", word), timeout_s=_ABOUT_LEASE_S)
+    argv = (PYTHON, "-m", "pytest_gpuready.agent", "lease", word)
+    return Command(node=node, argv=argv, timeout_s=_ABOUT_LEASE_S, says=f"lease {word}")
 
 
 def _user() -> str:

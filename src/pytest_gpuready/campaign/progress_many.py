@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from statistics import median
 
+from pytest_gpuready.campaign.lease import refusal
 from pytest_gpuready.campaign.progress_words import (
     ENDS,
     LOG_EVERY_S,
@@ -84,14 +85,15 @@ class FanOut:
         with self._lock:
             self._left.discard(command.node)
             self._readings.pop(command.node, None)
+            refused = ""
             if isinstance(outcome, StoppedError):
                 self._stopped += 1
-            elif isinstance(outcome, (CommandResult, RecordingEndedError)):
+            elif isinstance(outcome, (CommandResult, RecordingEndedError)) and not (refused := _refusal(outcome)):
                 self._took[command.node] = self._clock() - self._began
             else:
                 self._failed += 1
                 if self._failed <= TOLD:
-                    reason = plain(" ".join(str(outcome).split()))
+                    reason = plain(" ".join((refused or str(outcome)).split()))
                     node = plain(command.node)
                     self._untold.append(_cut(reason if reason.startswith(node) else f"{node}: {reason}"))
 
@@ -170,6 +172,11 @@ class FanOut:
         node = max(self._took, key=self._took.__getitem__)
         took = self._took[node]
         return f"{names([node])} ({clock_time(took)})" if took > SLOW * median(self._took.values()) else ""
+
+
+def _refusal(outcome: CommandResult | TransportError) -> str:
+    """Who holds a node that another run has leased; "" where it did what it was asked for."""
+    return refusal(outcome) if isinstance(outcome, CommandResult) else ""
 
 
 def _cut(text: str) -> str:
