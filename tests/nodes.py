@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,16 @@ def _composed() -> tuple[CommandResult, ...]:
             continue
         made.append(_as(result, document, result.command.argv))
     return tuple(made)
+
+
+def as_another(result: CommandResult, number: int, name: str) -> CommandResult:
+    """The same result of another node: its own name, boot id, UUIDs and serial numbers, by its number."""
+    document = json.loads(result.stdout)
+    text = result.stdout.replace(json.dumps(document["host"]), json.dumps(name))
+    text = text.replace(document["boot_id"], f"{document['boot_id'][:-6]}{number:06x}")
+    text = re.sub("GPU-[0-9a-f]{8}", lambda found: f"GPU-{number:04x}{found.group()[-4:]}", text)
+    text = re.sub(r'(?<="serial":)( ?)"(\d+)"', lambda found: f'{found[1]}"{int(found[2]) + 100 * number}"', text)
+    return dataclasses.replace(result, command=dataclasses.replace(result.command, node=name), stdout=text)
 
 
 SITE = """site: 1

@@ -75,7 +75,7 @@ class Judging:
         if not isinstance(group, Group):
             return None
         said = item.stash[SAID] = []
-        ends: list[BaseException] = []
+        ends: list[tuple[Part, BaseException]] = []
         names = item._fixtureinfo.argnames
         for part in group.parts:
             forget(item)
@@ -87,7 +87,7 @@ class Judging:
                 raise
             except _ENDS as end:
                 said.append(self._said(item, part, end))
-                ends.append(end)
+                ends.append((part, end))
             else:
                 said.append(self._said(item, part, None))
         worst = _worst(ends, all_of_them=len(ends) == len(group.parts))
@@ -216,17 +216,18 @@ def _no_verdict(item: pytest.Item) -> str:
     return f"{item.stash[CLAUSE].id}: expected a verdict, found none; the test returned without require"
 
 
-def _worst(ends: list[BaseException], *, all_of_them: bool) -> BaseException | None:
+def _worst(ends: list[tuple[Part, BaseException]], *, all_of_them: bool) -> BaseException | None:
     """How a test ends that ended so on its parts: broken, out of spec, not measured, or skipped on all of them."""
-    skipped = [end for end in ends if isinstance(end, pytest.skip.Exception)]
-    found = [end for end in ends if isinstance(end, (OutOfSpec, NotMeasuredError))]
-    broken = next((end for end in ends if end not in skipped and end not in found), None)
+    skipped = [end for _, end in ends if isinstance(end, pytest.skip.Exception)]
+    out = [str(end) for _, end in ends if isinstance(end, OutOfSpec)]
+    # A node that was not reached says the same of all its parts: once is enough.
+    unmeasured = {part.node: str(end) for part, end in reversed(ends) if isinstance(end, NotMeasuredError)}
+    known = (pytest.skip.Exception, OutOfSpec, NotMeasuredError)
+    broken = next((end for _, end in ends if not isinstance(end, known)), None)
     if broken is not None:
         return broken
-    if not found:
+    if not out and not unmeasured:
         return skipped[0] if all_of_them else None
-    found.sort(key=lambda end: isinstance(end, NotMeasuredError))
-    lines = [str(end) for end in found[:SHOWN]]
-    if len(found) > SHOWN:
-        lines.append(f"and {len(found) - SHOWN} more parts")
-    return type(found[0])("\n".join(lines))
+    lines = [*out, *reversed(unmeasured.values())]
+    text = "\n".join([*lines[:SHOWN], *([f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else [])])
+    return OutOfSpec(text) if out else NotMeasuredError(text)

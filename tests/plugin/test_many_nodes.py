@@ -1,0 +1,233 @@
+"""Runs over several nodes on a recording: each node has its own verdicts, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_gpuready.model import CommandResult
+from pytest_gpuready.transport.recording import append
+from tests.nodes import as_another, demo_results
+from tests.plugin.conftest import Accept, Outcome
+from tests.plugin.test_run import comparable
+
+NAMES = ("node01", "node02", "node03", "node04")
+SITE = """site: 1
+nodes:
+  "node[01-04]": {gpus: 2, nvlink: full, virtual: true}
+environment: {NCCL_NVLS_ENABLE: "0"}
+"""
+LEVEL1 = ("--gpuready-replay", "nodes", "-m", "level1")
+LEVEL2 = ("--gpuready-replay", "nodes", "-m", "level2")
+Change = Callable[[CommandResult], CommandResult | None]
+
+
+def record(directory: Path, site: str = SITE, names: Sequence[str] = NAMES, level: int = 1, **changes: Change) -> None:
+    """Nodes made of the recorded one, what they print up to this level; what changes a result of one of them, or takes it out (None)."""
+    results: list[CommandResult] = []
+    for number, name in enumerate(names, 1):
+        for result in demo_results() if level > 1 else demo_results()[:2]:
+            made: CommandResult | None = as_another(result, number, name)
+            if made and name in changes:
+                made = changes[name](made)
+            results += [made] if made else []
+    append(directory, results, composed="four nodes made of one")
+    (directory / "site.yaml").write_text(site)
+
+
+def text(change: Callable[[str], str], *probes: str) -> Change:
+    """Changes what is printed; by these probes, or by all."""
+    return lambda result: (
+        dataclasses.replace(result, stdout=change(result.stdout))
+        if not probes or result.command.argv[3] in probes
+        else result
+    )
+
+
+def said_of(run: Outcome, name: str) -> dict[str, list[str]]:
+    """Clause -> the outcomes on the parts of one node."""
+    return {
+        clause["id"]: [p["outcome"] for p in clause["parts"] if p["part"].partition("/")[0] == name]
+        for suite in run.certificate["suites"]
+        for clause in suite["clauses"]
+    }
+
+
+def judged(run: Outcome) -> dict[str, str]:
+    return {node["name"]: node["judged"] for node in run.certificate["nodes"]}
+
+
+def lines(run: Outcome, name: str) -> str:
+    return " ".join(node["why"][0] for node in run.certificate["nodes"] if node["name"] == name and node["why"])
+
+
+def test_healthy_nodes_are_accepted_together(accept: Accept) -> None:
+    """Every clause is one test a node; all parts of all nodes stand on the certificate, workers or not."""
+    record(accept.path / "nodes", level=2)
+    alone = accept(*LEVEL2, "-v")
+    assert (alone.code, alone.status) == (0, "ACCEPTED")
+    assert judged(alone) == dict.fromkeys(NAMES, "ACCEPTED")
+    assert [p["part"] for p in alone.parts("GPU-1")] == [f"{name}/gpu{i}" for name in NAMES for i in (0, 1)]
+    tests = [line for line in alone.result.stdout.lines if "::test_present[" in line]
+    assert [re.search(r"\[(\w+)\]", line)[1] for line in tests] == list(NAMES)  # type: ignore[index]
+
+
+def test_workers_change_nothing_on_many_nodes(accept: Accept) -> None:
+    """With -n 2 the certificate of four nodes, one of them dead, is the same but for times."""
+    record(accept.path / "nodes", node02=lambda _result: None)
+    alone = comparable(accept(*LEVEL1).certificate)
+    shared = accept(*LEVEL1, "-n", "2", "--gpuready-out", "shared")
+    assert comparable(Outcome(shared.result, accept.path / "shared").certificate) == alone
+
+
+BAD: dict[str, tuple[Change, str]] = {
+    "dead": (lambda _result: None, "expected a recorded result, found none"),
+    "silent": (text(lambda _text: ""), "expected one line of JSON, found ''"),
+    "half": (text(lambda said: said[: len(said) // 2]), "expected"),
+    "garbage": (text(lambda _text: "\x1b[31m<b>hello</b>\n" * 9), "expected"),
+    "another host": (
+        text(lambda said: said.replace('"node03"', '"node99"')),
+        "to answer, found one that calls itself node99",
+    ),
+    "a neighbour": (text(lambda said: said.replace('"node03"', '"node01"')), "found one that calls itself node01"),
+    "another agent": (text(lambda said: re.sub(r'"gpuready_agent": ?\d+', '"gpuready_agent":99', said)), "99"),
+    "another boot": (text(lambda said: re.sub(r'("boot_id": ?"\w{4})', r"\1ffff", said), "nvml"), "found one of boot"),
+    "another host later": (text(lambda said: said.replace('"node03"', '"n"'), "nvml"), "found one of n;"),
+}
+
+
+def test_a_bad_node_costs_only_itself(accept: Accept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twelve nodes nine are bad in nine ways: each says why and has no verdict, the others are accepted."""
+    monkeypatch.setattr("pytest_gpuready.grouped.MANY", 3)
+    names = tuple(f"node{number:02d}" for number in range(1, 13))
+    bad = dict(zip(names[2:-1], BAD, strict=True))
+    site = SITE.replace("node[01-04]", "node[01-12]")
+    changes = {name: functools.partial(called, BAD[kind][0], name) for name, kind in bad.items()}
+    record(accept.path / "nodes", site, names, **changes)
+    run = accept(*LEVEL1)
+    assert (run.code, run.status) == (20, "INCOMPLETE")
+    assert judged(run) == {name: "INCOMPLETE" if name in bad else "ACCEPTED" for name in names}
+    reasons = {p["part"].partition("/")[0]: p.get("reason", "") for p in run.parts("GPU-1")}
+    assert [(kind, reasons[name]) for name, kind in bad.items() if BAD[kind][1] not in reasons[name]] == []
+    assert {name for name in names if "PASS" in said_of(run, name)["GPU-1"]} == set(names) - set(bad)
+
+
+def called(change: Change, name: str, result: CommandResult) -> CommandResult | None:
+    """A change that is written for node03, on another node."""
+    as_03 = dataclasses.replace(result, stdout=result.stdout.replace(f'"{name}"', '"node03"'))
+    changed = change(as_03)
+    return changed and dataclasses.replace(changed, stdout=changed.stdout.replace('"node03"', f'"{name}"'))
+
+
+def test_one_machine_behind_two_names_is_neither(accept: Accept) -> None:
+    """Two names that lead to one boot prove nothing about either of them."""
+    boots: list[str] = []
+
+    def same(said: str) -> str:
+        boots.append(re.search(r'"boot_id": ?"([^"]+)"', said)[1])  # type: ignore[index]
+        return said.replace(boots[-1], boots[0])
+
+    record(accept.path / "nodes", node02=text(same), node03=text(same))
+    run = accept(*LEVEL1)
+    assert judged(run) == {"node01": "ACCEPTED", "node02": "INCOMPLETE", "node03": "INCOMPLETE", "node04": "ACCEPTED"}
+    assert "behind node03 as well" in run.parts("GPU-1")[2]["reason"]
+
+
+def test_a_failed_node_is_not_loaded_and_does_not_block_the_others(accept: Accept) -> None:
+    """A gate of level 1 that fails on one node blocks level 2 there alone."""
+    wrong = text(lambda said: said.replace('"0x', '"1x').replace("10de:2335", "10de:2330"))
+    record(accept.path / "nodes", level=2, node02=wrong)
+    run = accept(*LEVEL2)
+    assert (run.code, run.status) == (1, "REJECTED")
+    assert judged(run) == {**dict.fromkeys(NAMES, "ACCEPTED"), "node02": "REJECTED"}
+    assert set(said_of(run, "node02")["PCIE-5"]) == {"NOT TESTED"}
+    assert set(said_of(run, "node03")["PCIE-5"]) == {"PASS"}
+    assert not list((run.out / "store").glob("copies@node02*"))
+    assert len(list((run.out / "store").glob("copies@node03*"))) == 2
+
+
+def test_a_selection_of_the_nodes_says_what_was_left_out(accept: Accept) -> None:
+    """--gpuready-nodes judges the named nodes; the certificate says that the site file has more."""
+    record(accept.path / "nodes", node04=lambda _result: None)
+    run = accept(*LEVEL1, "--gpuready-nodes", "node[01-02]")
+    assert (run.code, judged(run)) == (0, {"node01": "ACCEPTED", "node02": "ACCEPTED"})
+    assert "2 of the 4 nodes of site.yaml were asked for: node[01-02]" in run.certificate["assumptions"]
+
+
+def test_many_nodes_are_one_test_a_clause(accept: Accept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a number of nodes a clause is one test for all; what it finds is told part by part all the same."""
+    monkeypatch.setattr("pytest_gpuready.grouped.MANY", 3)
+    record(accept.path / "nodes", node02=text(lambda said: said.replace("10de:2335", "10de:2330")))
+    run = accept(*LEVEL1)
+    assert run.result.parseoutcomes()["failed"] == 1
+    assert judged(run) == {**dict.fromkeys(NAMES, "ACCEPTED"), "node02": "REJECTED"}
+    assert [p["part"] for p in run.parts("GPU-2") if p["outcome"] == "FAIL"] == ["node02/gpu0", "node02/gpu1"]
+
+
+SKIPPED = ["PASS", "NOT TESTED"] * 4
+SUITE = """
+import pytest
+
+@pytest.fixture
+def named(part):
+    return part.name
+
+@pytest.mark.level(1)
+@pytest.mark.clause("GPU-1")
+def test_present({arguments}):
+    "Every declared GPU is there."
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body", "outcomes", "tests"),
+    [
+        ("measured, require", "require(measured)", ["PASS"] * 8, 4),
+        ("measured, require, part", "assert part.index == 0 or part.node != 'node02'; require(measured)", None, 4),
+        (
+            "measured, require, part",
+            "part.index and pytest.skip('no'); require(measured)",
+            ["PASS", "NOT TESTED"] * 4,
+            4,
+        ),
+        ("measured", "pass", ["NOT MEASURED"] * 8, 4),
+        ("part, gpu, measured, require", "assert gpu.part == part; require(measured)", ["PASS"] * 8, 4),
+        ("measured, require, named", "assert '/gpu' in named; require(measured)", ["PASS"] * 8, 8),
+    ],
+)
+def test_a_test_is_called_for_each_part(
+    accept: Accept, arguments: str, body: str, outcomes: Sequence[str] | None, tests: int
+) -> None:
+    """What a test says of one GPU is not what it says of the next; other fixtures keep it a test a part."""
+    record(accept.path / "nodes")
+    (accept.path / "test_own.py").write_text(SUITE.format(arguments=arguments, body=body))
+    run = accept("--gpuready-replay", "nodes", "-m", "level1", "test_own.py", suites=False)
+    assert sum(run.result.parseoutcomes().get(word, 0) for word in ("passed", "failed")) == tests
+    found = [p["outcome"] for p in run.parts("GPU-1")]
+    assert found == (outcomes or ["PASS"] * 3 + ["NOT MEASURED"] + ["PASS"] * 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--gpuready-nodes", "node[1-3]", "--gpuready-transport", "local"), "expected this machine"),
+        (("--gpuready-transport", "ssh"), "expected nodes to reach by ssh, found none"),
+        (("--gpuready-transport", "teleport"), "expected local, ssh, slurm, kubernetes, found 'teleport'"),
+        (("--gpuready-nodes", "a[1-"), "expected node names like node[001-512], found 'a[1-'"),
+        (("--gpuready-replay", "demo", "--gpuready-transport", "ssh"), "a replay reaches no node"),
+        (("--gpuready-replay", "demo", "--gpuready-nodes", "node07"), "expected node node07 in the recording"),
+        (("--gpuready-nodes", "n1", "--gpuready-transport", "kubernetes"), "expected kubernetes: {image: ...}"),
+    ],
+)
+def test_what_cannot_be_reached_so_is_said_in_one_line(accept: Accept, arguments: Sequence[str], says: str) -> None:
+    """Nothing runs, nothing is written, exit code 4."""
+    run = accept(*arguments, "-m", "level1")
+    assert run.code == 4
+    assert says in run.result.stdout.str() + run.result.stderr.str()
+    assert not run.out.exists()
