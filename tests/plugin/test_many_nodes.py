@@ -28,7 +28,7 @@ Change = Callable[[CommandResult], CommandResult | None]
 
 
 def record(directory: Path, site: str = SITE, names: Sequence[str] = NAMES, level: int = 1, **changes: Change) -> None:
-    """Nodes made of the recorded one, what they print up to this level; what changes a result of one of them, or takes it out (None)."""
+    """Nodes made of the recorded one, with what they print up to this level. A change takes a result out by None."""
     results: list[CommandResult] = []
     for number, name in enumerate(names, 1):
         for result in demo_results() if level > 1 else demo_results()[:2]:
@@ -94,7 +94,7 @@ BAD: dict[str, tuple[Change, str]] = {
         text(lambda said: said.replace('"node03"', '"node99"')),
         "to answer, found one that calls itself node99",
     ),
-    "a neighbour": (text(lambda said: said.replace('"node03"', '"node01"')), "found one that calls itself node01"),
+    "a neighbour": (text(lambda said: said.replace('"node03"', '"node01"')), "calls itself 'node01'"),
     "another agent": (text(lambda said: re.sub(r'"gpuready_agent": ?\d+', '"gpuready_agent":99', said)), "99"),
     "another boot": (text(lambda said: re.sub(r'("boot_id": ?"\w{4})', r"\1ffff", said), "nvml"), "found one of boot"),
     "another host later": (text(lambda said: said.replace('"node03"', '"n"'), "nvml"), "found one of n;"),
