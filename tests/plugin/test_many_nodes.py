@@ -92,7 +92,7 @@ BAD: dict[str, tuple[Change, str]] = {
     "garbage": (text(lambda _text: "\x1b[31m<b>hello</b>\n" * 9), "expected"),
     "another host": (
         text(lambda said: said.replace('"node03"', '"node99"')),
-        "to answer, found one that calls itself node99",
+        "to answer, found one that calls itself 'node99'",
     ),
     "a neighbour": (text(lambda said: said.replace('"node03"', '"node01"')), "calls itself 'node01'"),
     "another agent": (text(lambda said: re.sub(r'"gpuready_agent": ?\d+', '"gpuready_agent":99', said)), "99"),
