@@ -6,14 +6,18 @@ do: that is a `Problem` of its part alone.
 
 A retest settles only what a clause with `retest` asks it to settle. Whatever else one run alone has found outside its
 limit stands, and so does an alarm of the watch: neither a better second run nor one that broke takes it back.
+
+What is compared with peers is judged among all that is stored (`among_peers`); one run alone says nothing about it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pytest_gpuready.campaign.among_peers import AmongPeers
 from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.errors import ParseError, ToolError
 from pytest_gpuready.inventory import applies
@@ -32,6 +36,7 @@ from pytest_gpuready.model import (
     Value,
     Verdict,
 )
+from pytest_gpuready.model.clause import LEVELS
 from pytest_gpuready.parse.agent import envelope
 from pytest_gpuready.probes import Probe, follows_level
 
@@ -40,10 +45,14 @@ RETEST_RUNS = 2
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What the stored results of one scope say; `problem` says why nothing where that is so."""
+    """What the stored results of one scope say; `problem` says why nothing where that is so.
+
+    `once` is True where it was measured and may be measured again, `wants_retest` where a limit of its own asks for it.
+    """
 
     answers: dict[tuple[str, str], Found]
     problem: str
+    once: bool
     wants_retest: bool
 
 
@@ -59,7 +68,14 @@ class Findings:
         # What follows from the same objects as before is not worked out again: a run asks for each cell many times.
         self._scopes: dict[tuple[str, Part], tuple[Part | None, str]] = {}
         self._reasons: dict[tuple[str, str], tuple[Clause, str]] = {}
-        self._verdicts: dict[tuple[str, Part], tuple[Clause, Found, Verdict]] = {}
+        self._verdicts: dict[tuple[str, Part], tuple[Clause, Found, object, Verdict]] = {}
+        self._stamps: Counter[str] = Counter()
+        self._among = AmongPeers(
+            find=self.found,
+            stamp=lambda metric: self._stamps[self._probe_of[metric].name if metric in self._probe_of else ""],
+            parts=self._parts,
+            inventory=lambda: self.inventory,
+        )
 
     def found(self, metric: str, part: Part) -> Found:
         """The measurement of this metric on this part, or the problem.
@@ -100,11 +116,12 @@ class Findings:
         virtual = bool(self.inventory.node(part.node).virtual)
         if clause.limit and clause.limit.uniform:  # the peers may have been measured meanwhile
             return judge(clause, part.name, found, peers=self.peers(clause.metric, part), virtual=virtual)
+        seen = self._among.seen(clause, part)
         known = self._verdicts.get((clause.id, part))
-        if known is None or known[0] is not clause or known[1] is not found:
-            known = clause, found, judge(clause, part.name, found, peers={}, virtual=virtual)
+        if known is None or known[0] is not clause or known[1] is not found or known[2] is not seen:
+            known = clause, found, seen, judge(clause, part.name, found, peers={}, virtual=virtual, seen=seen)
             self._verdicts[clause.id, part] = known
-        return known[2]
+        return known[3]
 
     def not_applicable(self, clause: Clause, node: Node) -> str:
         """Why this clause has nothing to judge on this node: profile, site file or inventory say so; else ""."""
@@ -146,6 +163,26 @@ class Findings:
         read = self._stored(probe, scope)
         return bool(read and read.wants_retest)
 
+    def with_peers(self, probe: Probe, level: int) -> tuple[Clause, ...]:
+        """Clauses with a limit against peers that this probe answers, up to a level."""
+        return tuple(
+            clause
+            for clause in self.profile.clauses
+            if clause.peers and clause.metric in probe.metrics and clause.level <= level
+        )
+
+    def far_once(self, clause: Clause) -> tuple[Part, ...]:
+        """Scopes to measure again: a part there was measured once and is far from its peers."""
+        probe = self._probe_of.get(clause.metric)
+        scopes: dict[Part, None] = {}
+        for part in self._among.far(clause) if probe else ():
+            scope = self.scope(probe, part) if probe else None
+            read = self._stored(probe, scope) if probe and scope else None
+            found = self.found(clause.metric, part)
+            if scope and read and read.once and isinstance(found, Measurement) and not found.stands:
+                scopes[scope] = None
+        return tuple(scopes)
+
     def in_order(self, level: int) -> list[Clause]:
         """Clauses of this level and below as they are to be taken: level by level, what follows a load behind it."""
 
@@ -169,7 +206,10 @@ class Findings:
         return [outcome for outcome in outcomes if outcome is not Outcome.NOT_APPLICABLE]
 
     def failed_alone(self, probe: Probe, scope: Part) -> bool:
-        """True where any single result of this scope, an earlier attempt's too, FAILs a clause when judged alone."""
+        """True where any single result of this scope, an earlier attempt's too, FAILs a clause when judged alone, or
+        is far from its peers."""
+        if self._was_far(probe, scope):
+            return True
         taken = self._store.read(key_of(probe.name, scope.name)) or Taken()
         if len(taken.results) == 1 and not taken.earlier and not taken.problem:
             return Outcome.FAIL in self.outcomes_of(probe, scope)
@@ -177,12 +217,30 @@ class Findings:
         alone = self._each_alone(probe, node, scope, [*taken.earlier, *taken.results])
         return any(self._fails(clause, node, found) for answers in alone for clause, found in answers)
 
+    def _was_far(self, probe: Probe, scope: Part) -> bool:
+        """True where a part of this scope was far from its peers in any run."""
+        node = self.inventory.node(scope.node)
+        parts = [node.part, *(slot.part for slot in node.slots)] if scope == node.part else [scope]
+        return any(
+            seen is not None and bool(seen.far)
+            for clause in self.with_peers(probe, max(LEVELS))
+            for part in parts
+            for seen in self._among.seen(clause, part)
+        )
+
+    def _parts(self, clause: Clause) -> list[Part]:
+        """Parts on which a clause applies."""
+        nodes = [node for node in self.inventory.nodes if not self.not_applicable(clause, node)]
+        return [part for node in nodes for part in self.inventory.parts(clause.per, node)]
+
     def reread(self, probe: Probe | None = None, scope: Part | None = None) -> None:
         """Forget what was read, of one scope or of all: the store has changed."""
         if probe and scope:
             self._read.pop(key_of(probe.name, scope.name), None)
+            self._stamps[probe.name] += 1
         else:
             self._read.clear()
+            self._stamps.update(probe.name for probe in self._probe_of.values())
 
     def _place(self, probe: Probe, part: Part) -> tuple[Part | None, str]:
         """The scope of a part, and its name in the store."""
@@ -205,9 +263,11 @@ class Findings:
             return None
         node = self.inventory.node(scope.node)
         answers, problem = self._read_taken(probe, node, scope, taken)
-        again = not taken.problem and len(taken.results) < RETEST_RUNS and self._wants_retest(probe, answers)
+        once = not taken.problem and len(taken.results) < RETEST_RUNS
+        again = once and self._wants_retest(probe, answers)
         answers = {**answers, **self._standing(probe, node, scope, taken, answers)}
-        self._read[key] = _Read(answers, problem, again)
+        self._read[key] = _Read(answers, problem, once, again)
+        self._stamps[probe.name] += 1
         return self._read[key]
 
     def _standing(

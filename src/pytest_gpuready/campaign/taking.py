@@ -3,12 +3,16 @@
 A node is due for a clause where the clause applies, its gates below hold (or are to be passed over), and what the
 clause waits for holds. A node that does not answer costs only itself: who could not be reached at the start, or twice
 in a row later, is not asked again, and the store says so.
+
+Where a measurement answers a clause with a limit against peers, all of its parts are measured before one is judged,
+and who is far from them is measured again.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pytest_gpuready.campaign.findings import RETEST_RUNS, Findings
 from pytest_gpuready.campaign.store import Store, Taken, key_of
@@ -39,7 +43,9 @@ class Taking:
         self._gives_up = gives_up
         self._failed: Counter[str] = Counter()
         self._done: set[tuple[str, int]] = set()
+        self._with_peers: set[str] = set()
         self._blocked: dict[tuple[int, str], tuple[Clause, Part] | None] = {}
+        self._gates_of: dict[int, list[Clause]] = {}
 
     def take(self, clause: Clause, part: Part) -> None:
         """See that what this clause needs on this part is in the store: measured on all nodes at once.
@@ -50,17 +56,23 @@ class Taking:
         probe = self.findings.probe_of(clause.metric)
         if probe is None or (clause.id, part.index) in self._done:
             return
-        scopes = {
-            node.name: scope
-            for node in self.findings.inventory.nodes
-            for at in self.findings.inventory.parts(clause.per, node)
-            if at.index == part.index and (scope := self.findings.scope(probe, at))
-            if self._is_due(clause, node)
-        }
-        if follows_level(probe) and not all(self.findings.is_stored(probe, scope) for scope in scopes.values()):
-            self._load_first(probe)
-        self._take(probe, scopes)
-        self._done.add((clause.id, part.index))
+        asked = [clause]
+        nested = probe.name in self._with_peers  # asked for what it has to wait for itself
+        if not nested:
+            asked += [other for other in self.findings.with_peers(probe, clause.level) if other is not clause]
+        if not any(one.peers for one in asked):
+            self._take_at(probe, asked, part.index)
+            self._done.add((clause.id, part.index))
+            return
+        self._with_peers.add(probe.name)
+        try:
+            for index in self._indices(asked):
+                self._take_at(probe, asked, index)
+                self._done.add((clause.id, index))
+            self._again_among_peers(probe, asked)
+        finally:
+            if not nested:
+                self._with_peers.discard(probe.name)
 
     def blocked_by(self, level: int, node: Node) -> tuple[Clause, Part] | None:
         """The first gate clause below `level` that fails on this node; measures what the gates need.
@@ -69,12 +81,14 @@ class Taking:
             StoreError: the run directory cannot be used.
         """
         key = (level, node.name)
+        if level < 2:
+            return None
         if key not in self._blocked:
-            self._blocked[key] = next(
+            self._blocked[key] = self.blocked_by(level - 1, node) or next(
                 (
                     (clause, part)
-                    for clause in self.findings.in_order(level - 1)
-                    if clause.gate and not self.waits_for(clause, node)
+                    for clause in self._gates(level - 1)
+                    if not self.waits_for(clause, node)
                     for part in self.findings.inventory.parts(clause.per, node)
                     if self._outcome(clause, part) is Outcome.FAIL
                 ),
@@ -95,9 +109,44 @@ class Taking:
                         return first, part
         return None
 
+    def _gates(self, level: int) -> list[Clause]:
+        """The gate clauses of this level, in the order in which they are to be taken."""
+        if level not in self._gates_of:
+            self._gates_of[level] = [
+                clause for clause in self.findings.in_order(level) if clause.gate and clause.level == level
+            ]
+        return self._gates_of[level]
+
     def _outcome(self, clause: Clause, part: Part) -> Outcome:
         self.take(clause, part)
         return self.findings.verdict(clause, part).outcome
+
+    def _take_at(self, probe: Probe, clauses: Sequence[Clause], index: int) -> None:
+        """Measure what these clauses need on the parts of this index, on all nodes at once."""
+        scopes = {
+            node.name: scope
+            for clause in clauses
+            for node in self.findings.inventory.nodes
+            for at in self.findings.inventory.parts(clause.per, node)
+            if at.index == index and (scope := self.findings.scope(probe, at))
+            if self._is_due(clause, node)
+        }
+        if follows_level(probe) and not all(self.findings.is_stored(probe, scope) for scope in scopes.values()):
+            self._load_first(probe)
+        self._take(probe, scopes)
+
+    def _indices(self, clauses: Sequence[Clause]) -> list[int]:
+        """The indices of all parts that these clauses are about, in order."""
+        return sorted({part.index for clause in clauses for part in self.findings.inventory.parts(clause.per)})
+
+    def _again_among_peers(self, probe: Probe, clauses: Sequence[Clause]) -> None:
+        """Measure again who is far from its peers, one scope of a node at a time."""
+        far = dict.fromkeys(scope for clause in clauses if clause.peers for scope in self.findings.far_once(clause))
+        by_node: dict[str, list[Part]] = {}
+        for scope in sorted(far):
+            by_node.setdefault(scope.node, []).append(scope)
+        for turn in itertools.zip_longest(*by_node.values()):
+            self._again(probe, {scope.node: scope for scope in turn if scope})
 
     def _is_due(self, clause: Clause, node: Node) -> bool:
         if self.findings.not_applicable(clause, node):
@@ -128,9 +177,13 @@ class Taking:
             self._count(name, key_of(probe.name, scope.name))
         again = {name: scope for name, scope in scopes.items() if self.findings.wants_retest(probe, scope)}
         if again:
-            self._store.again(self._commands(probe, again), runs=RETEST_RUNS)
-            for scope in again.values():
-                self.findings.reread(probe, scope)
+            self._again(probe, again)
+
+    def _again(self, probe: Probe, scopes: Mapping[str, Part]) -> None:
+        """Measure these scopes once more, node -> its scope."""
+        self._store.again(self._commands(probe, scopes), runs=RETEST_RUNS)
+        for scope in scopes.values():
+            self.findings.reread(probe, scope)
 
     def _commands(self, probe: Probe, scopes: Mapping[str, Part]) -> dict[str, Command]:
         inventory = self.findings.inventory

@@ -4,34 +4,49 @@ Edge cases, in the order in which they are decided:
 - a problem is NOT MEASURED, or OBSERVED where a virtual machine hides it;
 - a value above the physical ceiling is a broken measurement: NOT MEASURED, whatever the limit says;
 - an alarm in the watch (hardware Xid, uncorrected ECC) is FAIL, however good the number;
-- without a limit: OBSERVED, never PASS;
-- retests that disagree with the first run about the limit: UNSTABLE.
+- without a limit of its own: OBSERVED, never PASS, however near its peers are; far from them is FAIL all the same;
+- retests that disagree with the first run about the limit, its own or that against peers: UNSTABLE;
+- peers that fall into two camps cannot tell who is right: NOT MEASURED. Too few of them leave it to the own limit.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from pytest_gpuready.model import Clause, Limit, Measurement, Outcome, Problem, ProblemKind, Value, Verdict
+from pytest_gpuready.judge.among import Seen
+from pytest_gpuready.judge.limits import margin_of, outside_inner, side, uniform_reason
+from pytest_gpuready.model import Clause, Measurement, Outcome, Problem, ProblemKind, Value, Verdict
 from pytest_gpuready.model.units import show
 
 Found = Measurement | Problem
 
 
-def judge(  # noqa: PLR0911 - one return per rule, in the order in which they are decided
-    clause: Clause, part: str, found: Found, *, peers: Mapping[str, Value], virtual: bool
+def judge(  # noqa: PLR0911, PLR0912 - one return per rule, in the order in which they are decided
+    clause: Clause,
+    part: str,
+    found: Found,
+    *,
+    peers: Mapping[str, Value],
+    virtual: bool,
+    seen: Sequence[Seen | None] = (),
 ) -> Verdict:
     """The verdict of one clause on one part.
 
     `peers` are the values of the same metric on all parts of the node, this one included; `virtual` says whether
-    the node is a virtual machine, where clauses marked `hidden_in_vm` are not required.
+    the node is a virtual machine, where clauses marked `hidden_in_vm` are not required. `seen` is the part among its
+    peers in each of its runs, as `judge.among` looks at them; None, or nothing, where it was not compared.
     """
 
-    def verdict(outcome: Outcome, reason: str = "", margin: float | None = None) -> Verdict:
-        value = found.value if isinstance(found, Measurement) else None
+    def verdict(outcome: Outcome, reason: str = "", margin: float | None = None, against: str = "") -> Verdict:
         return Verdict(
-            clause=clause.id, part=part, outcome=outcome, value=value, limit=clause.limit, reason=reason, margin=margin
+            clause=clause.id,
+            part=part,
+            outcome=outcome,
+            value=found.value if isinstance(found, Measurement) else None,
+            limit=clause.limit,
+            reason=reason,
+            margin=margin,
+            against=against,
         )
 
     if isinstance(found, Problem):
@@ -51,59 +66,42 @@ def judge(  # noqa: PLR0911 - one return per rule, in the order in which they ar
     alarm = found.watch.alarm if found.watch else ""
     if alarm:
         return verdict(Outcome.FAIL, alarm)
-    if limit is None:
-        return verdict(Outcome.OBSERVED, "recorded, the profile gives no limit")
-    sides = [_side(limit, value, peers, part) for value in values]
-    if None in sides:
+    own = [side(limit, value, peers, part) if limit else True for value in values]
+    if None in own:
         return verdict(Outcome.NOT_MEASURED, f"expected a number to compare with {limit}, found {found.value!r}")
-    if len(set(sides)) > 1:
+    runs = [seen[number] if number < len(seen) else None for number in range(len(values))]
+    far = [bool(run and run.far) for run in runs]
+    good = [kept and not out for kept, out in zip(own, far, strict=True)]
+    if len(set(good)) > 1:
         told = ", ".join(show(v, clause.unit) for v in values)
-        return verdict(Outcome.UNSTABLE, f"runs disagree about the limit: {told}")
-    margin = _margin(limit, found.value)
-    if not sides[0]:
-        return verdict(Outcome.FAIL, _uniform_reason(limit, peers, part), margin)
-    if limit.marginal is not None and _outside_inner(limit, found.value):
-        return verdict(Outcome.MARGINAL, f"outside the inner limit {show(limit.marginal, limit.unit)}", margin)
-    return verdict(Outcome.PASS, "", margin)
+        return verdict(Outcome.UNSTABLE, f"runs disagree about the limit{_against(far)}: {told}")
+    margin = margin_of(limit, found.value) if limit else None
+    if any(far):
+        return verdict(Outcome.FAIL, *_far(clause, runs, own))
+    if limit and not good[0]:
+        return verdict(
+            Outcome.FAIL, uniform_reason(limit, peers) or ("outside its own limit" if runs[0] else ""), margin
+        )
+    now = next((run for run in reversed(runs) if run), None)
+    if now and now.undecided:
+        return verdict(Outcome.NOT_MEASURED, now.undecided)
+    few = now.too_few if now else ""
+    if limit is None:
+        return verdict(Outcome.OBSERVED, "; ".join(filter(None, ("recorded, the profile gives no limit", few))))
+    if limit.marginal is not None and outside_inner(limit, found.value):
+        inner = f"outside the inner limit {show(limit.marginal, limit.unit)}"
+        return verdict(Outcome.MARGINAL, "; ".join(filter(None, (inner, few))), margin)
+    return verdict(Outcome.PASS, few, margin)
 
 
-def _side(limit: Limit, value: Value, peers: Mapping[str, Value], part: str) -> bool | None:
-    """True inside the limit, False outside, None where value and limit cannot be compared."""
-    if limit.uniform:
-        return value == _common(peers) if len(set(peers.values())) > 1 else part in peers
-    if limit.equals is not None:
-        if isinstance(value, str) is not isinstance(limit.equals, str):
-            return None
-        return value == limit.equals
-    if isinstance(value, str):
-        return None
-    return value >= limit.at_least if limit.at_least is not None else value <= (limit.at_most or 0.0)
+def _against(far: Sequence[bool]) -> str:
+    return " against peers" if any(far) else ""
 
 
-def _common(peers: Mapping[str, Value]) -> Value | None:
-    """The value that most peers share; None where no value has a majority: then nobody is known to be right."""
-    (value, count), *_ = Counter(peers.values()).most_common(1)
-    return value if count * 2 > len(peers) else None
-
-
-def _uniform_reason(limit: Limit, peers: Mapping[str, Value], part: str) -> str:
-    if not limit.uniform:
-        return ""
-    common = _common(peers)
-    if common is None:
-        return "the GPUs differ and no value has a majority: " + ", ".join(sorted({str(v) for v in peers.values()}))
-    return f"its neighbours have {common}"
-
-
-def _margin(limit: Limit, value: Value) -> float | None:
-    if isinstance(value, str) or limit.bound in (None, 0):
-        return None
-    bound = limit.bound or 1.0
-    distance = (value - bound) if limit.at_least is not None else (bound - value)
-    return 100.0 * distance / abs(bound)
-
-
-def _outside_inner(limit: Limit, value: Value) -> bool:
-    if isinstance(value, str) or limit.marginal is None:
-        return False
-    return value < limit.marginal if limit.at_least is not None else value > limit.marginal
+def _far(clause: Clause, runs: Sequence[Seen | None], own: Sequence[bool | None]) -> tuple[str, None, str]:
+    """Reason, no margin, and the limit as applied, of a part that each run has found far from its peers or worse."""
+    said = [run.says(clause.unit) if run and run.far else "outside its own limit" for run in runs]
+    first = next(run for run in runs if run and run.far)
+    kept = f"; inside its own limit {clause.limit}" if clause.limit and all(own) else ""
+    applied = first.applied(clause.peers) if clause.peers else ""
+    return "; again ".join(said) + kept, None, applied

@@ -10,10 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_gpuready.model.clause import Clause, Limit, Parameter, Profile, Source
+    from pytest_gpuready.model.clause import Clause, Limit, Parameter, Profile
     from pytest_gpuready.model.command import Command, CommandResult
     from pytest_gpuready.model.hardware import Dcgm, Gpu, Inventory, Node, Part, Slot
     from pytest_gpuready.model.measurement import Measurement, Problem, ProblemKind, Value, Watch
+    from pytest_gpuready.model.peer_limit import PeerLimit
+    from pytest_gpuready.model.source import Source
     from pytest_gpuready.model.verdict import Outcome, Status, Verdict
 
 _HOME = {
@@ -21,7 +23,6 @@ _HOME = {
     "Limit": "clause",
     "Parameter": "clause",
     "Profile": "clause",
-    "Source": "clause",
     "Command": "command",
     "CommandResult": "command",
     "Dcgm": "hardware",
@@ -35,6 +36,8 @@ _HOME = {
     "ProblemKind": "measurement",
     "Value": "measurement",
     "Watch": "measurement",
+    "PeerLimit": "peer_limit",
+    "Source": "source",
     "Outcome": "verdict",
     "Status": "verdict",
     "Verdict": "verdict",
@@ -53,6 +56,7 @@ __all__ = [
     "Outcome",
     "Parameter",
     "Part",
+    "PeerLimit",
     "Problem",
     "ProblemKind",
     "Profile",

@@ -5,38 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pytest_gpuready.model.measurement import Value
+from pytest_gpuready.model.peer_limit import PeerLimit
+from pytest_gpuready.model.source import Source
 
-SOURCE_KINDS = ("datasheet", "contract", "baseline", "rule", "declared")
 LEVELS = (1, 2, 3, 4)
 NEEDS = ("nvlink", "nvswitch", "peers", "dcgm", "dcgm4", "nccl_tests", "rist", "nvidia_cpu")
 PER = ("node", "gpu")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Where a limit comes from. A limit without a source cannot exist.
-
-    `rule` is a rule of this project, explained in `cite`; `baseline` needs `date` and `sample` (nodes or cards).
-    """
-
-    kind: str
-    cite: str
-    date: str = ""
-    sample: int = 0
-
-    def __post_init__(self) -> None:
-        if self.kind not in SOURCE_KINDS:
-            raise ValueError(f"source.kind: expected one of {', '.join(SOURCE_KINDS)}, found {self.kind!r}")
-        if not self.cite.strip():
-            raise ValueError("source.cite: expected where the limit comes from, found nothing")
-        if self.kind == "baseline" and not (self.date and self.sample):
-            raise ValueError("source: a baseline needs date and sample")
-
-    def __str__(self) -> str:
-        said = f"{self.kind}: {self.cite}"
-        if self.sample:
-            said += f", {self.date}, n={self.sample}"
-        return said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +71,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
-    """One promise. `limit` None means: recorded only (OBSERVED).
+    """One promise. `limit` None means: recorded only (OBSERVED). `peers` is what is promised beside it, against others.
 
     `needs` names what the node must have for the clause to apply ("nvlink", "nvswitch", "peers", "dcgm", ..).
     `after` are metrics whose own clauses must hold on the node before this one is measured: nobody spends hours on a
@@ -124,6 +98,7 @@ class Clause:
     context: tuple[str, ...] = ()
     unit: str = ""
     limit: Limit | None = None
+    peers: PeerLimit | None = None
     excluded: str = ""
     """Why the site file takes this clause out; shown on page one."""
 
@@ -139,6 +114,12 @@ class Clause:
             raise ValueError(f"{self.id}.limit.unit: expected {self.unit!r} like the clause, found {self.limit.unit!r}")
         if self.limit and self.limit.uniform and self.per != "gpu":
             raise ValueError(f"{self.id}.limit: uniform compares GPUs, so the clause must be per gpu")
+        if self.peers and not self.retest:
+            raise ValueError(f"{self.id}.peers: expected retest: true, peers condemn nothing without one")
+        if self.peers and self.peers.unit != self.unit:
+            raise ValueError(f"{self.id}.peers.unit: expected {self.unit!r} like the clause, found {self.peers.unit!r}")
+        if self.peers and self.per == "node" and (narrow := {"node", "rail"} & set(self.peers.among)):
+            raise ValueError(f"{self.id}.peers.among: a clause per node has no peers {' and '.join(sorted(narrow))}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,6 +131,8 @@ class Node:
     dcgm: Dcgm | None = None
     dcgm_none: str = "the built-in engine is used"
     """Why DCGM is not asked ("" where it is)."""
+    rack: str = ""
+    """The rack it stands in, or the leaf switch that it hangs on; "" where nobody said."""
     extra_gpus: tuple[str, ...] = ()
     """GPUs found and not expected: by address, or "NVML index 2 (GpuIsLost)" where NVML gives none."""
 

@@ -52,6 +52,8 @@ class Verdict:
 
     `value` and `limit` are None where nothing was measured or promised. `reason` is one clause of a sentence
     ("above the physical ceiling 63.0"). `margin` is the distance to the limit in percent of it, positive inside.
+    `against` is the limit as it was applied to this part where that is not the clause's own: the one against its peers,
+    with their median; it is what failed.
     """
 
     clause: str
@@ -61,3 +63,4 @@ class Verdict:
     limit: Limit | None = None
     reason: str = ""
     margin: float | None = None
+    against: str = ""

@@ -14,6 +14,8 @@ PciId = Annotated[str, Meta(pattern="^[0-9a-f]{4}:[0-9a-f]{4}$")]
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Need = Literal["nvlink", "nvswitch", "peers", "dcgm", "dcgm4", "nccl_tests", "rist", "nvidia_cpu"]
 
+Among = Literal["node", "rail", "rack", "all"]
+
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Base of all parts of a profile file."""
@@ -42,6 +44,18 @@ class LimitEntry(Entry, frozen=True, kw_only=True):
     ceiling_reason: Text = ""
 
 
+class PeersEntry(Entry, frozen=True, kw_only=True):
+    """A limit against peers, always whole: a child that gives one replaces the inherited one."""
+
+    source: SourceEntry | UnsetType = UNSET
+    among: Among | Annotated[list[Among], Meta(min_length=1)]
+    worse: Literal["lower", "higher", "both"]
+    percent: float = 0.0
+    sigmas: float = 6.0
+    least: int = 4
+    resolution: float = 0.0
+
+
 class ClauseEntry(Entry, frozen=True, kw_only=True):
     """A clause, or the part of it that a child adds or changes."""
 
@@ -61,6 +75,7 @@ class ClauseEntry(Entry, frozen=True, kw_only=True):
     context: list[FilledText] = []
     unit: Text = ""
     limit: LimitEntry | UnsetType = UNSET
+    peers: PeersEntry | Literal["none"] | UnsetType = UNSET
 
 
 class ParameterEntry(Entry, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Any
 from pytest_gpuready.parse.yaml_file import YamlFile, nearest, nearest_word, says_something, shown
 from pytest_gpuready.profiles.dcgm_parameters import parameter_rules
 from pytest_gpuready.profiles.lint_limit import NEVER, limit_rules
+from pytest_gpuready.profiles.lint_peers import peer_rules
 from pytest_gpuready.profiles.merge import Merged
 from pytest_gpuready.profiles.metrics import AFTER_LOAD, METRICS, UNITS, Metric
 
@@ -94,6 +95,8 @@ def _clause(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
         limit_rules(entry["limit"], entry, metric, lambda at, says: merged.finding(clause, ("limit", *at), says))
         if metric:
             _unit(merged, clause, ("limit", "unit"), metric)
+    if isinstance(entry.get("peers"), dict):
+        peer_rules(entry["peers"], entry, metric, lambda at, says: merged.finding(clause, ("peers", *at), says))
 
 
 def _metric(merged: Merged, clause: str, entry: dict[str, Any], metric: Metric) -> None:
@@ -136,9 +139,10 @@ def _role(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
     if more and entry.get("metric") in NEVER:
         says = f"expected a clause about {entry['metric']} to hold on every node, found needs {', '.join(sorted(more))}"
         merged.finding(clause, ("needs",), f"{says}; drop it")
-    if why and "limit" in entry:
-        says = 'expected no limit beside not_applicable, found both; drop one (a child may say not_applicable: "")'
-        merged.finding(clause, ("limit",), says)
+    for key in ("limit", "peers") if why else ():
+        if key in entry and entry[key] != "none":
+            says = f"expected no {key} beside not_applicable, found both; drop one"
+            merged.finding(clause, (key,), f'{says} (a child may say not_applicable: "")')
 
 
 def _needs(entry: dict[str, Any]) -> list[str]:
@@ -148,10 +152,10 @@ def _needs(entry: dict[str, Any]) -> list[str]:
 
 def _action(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
     action = entry.get("action", "")
-    if "limit" in entry and not says_something(action):
-        merged.finding(
-            clause, ("limit",), "expected an action beside a limit, found none; say what to do when it fails"
-        )
+    for key in ("limit", "peers"):
+        if key in entry and entry[key] != "none" and not says_something(action):
+            says = "expected an action beside a limit, found none; say what to do when it fails"
+            merged.finding(clause, (key,), says)
     try:
         fields = [(name, spec, as_) for _, name, spec, as_ in string.Formatter().parse(action) if name is not None]
     except ValueError:

@@ -64,7 +64,7 @@ Wrong = Callable[[tuple[str, ...], str], None]
 
 def limit_rules(limit: dict[str, Any], clause: dict[str, Any], metric: Metric | None, wrong: Wrong) -> None:
     """Call `wrong` for every rule that a limit breaks; `clause` is what it stands in, `metric` None where unknown."""
-    _source(limit, wrong)
+    source_rules(limit, wrong)
     given = [name for name in BOUNDS if name in limit and limit[name] is not False]
     if len(given) != 1:
         found = " and ".join(given) or "none"
@@ -85,7 +85,8 @@ def limit_rules(limit: dict[str, Any], clause: dict[str, Any], metric: Metric | 
         wrong((), "expected a ceiling on a bandwidth limit, found none; say what physics allows")
 
 
-def _source(limit: dict[str, Any], wrong: Wrong) -> None:
+def source_rules(limit: dict[str, Any], wrong: Wrong) -> None:
+    """Call `wrong` where a limit does not say where it comes from."""
     source = limit.get("source")
     if source is None:
         wrong((), "expected a source, found none; say where this limit comes from (kind and cite)")

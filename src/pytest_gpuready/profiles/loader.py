@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from pytest_gpuready.errors import ProfileError
-from pytest_gpuready.model import Clause, Limit, Parameter, Profile, Source
+from pytest_gpuready.model import Clause, Limit, Parameter, PeerLimit, Profile, Source
 from pytest_gpuready.parse.yaml_file import Finding, YamlFile, nearest, one_line, read_yaml, shown
 from pytest_gpuready.parse.yaml_shape import to_struct
-from pytest_gpuready.profiles.entries import ClauseEntry, LimitEntry, ParameterEntry, SourceEntry
+from pytest_gpuready.profiles.entries import ClauseEntry, LimitEntry, ParameterEntry, PeersEntry, SourceEntry
 from pytest_gpuready.profiles.lint import lint
 from pytest_gpuready.profiles.merge import Merged, merge
 
@@ -187,6 +187,7 @@ def _clause(name: str, plain: dict[str, Any]) -> Clause:
         context=tuple(entry.context),
         unit=entry.unit,
         limit=_limit(entry.limit) if isinstance(entry.limit, LimitEntry) else None,
+        peers=_peers(entry.peers, entry.unit) if isinstance(entry.peers, PeersEntry) else None,
     )
 
 
@@ -222,6 +223,21 @@ def _limit(entry: LimitEntry) -> Limit:
         marginal=_number(entry.marginal),
         ceiling=_number(entry.ceiling),
         ceiling_reason=one_line(entry.ceiling_reason),
+    )
+
+
+def _peers(entry: PeersEntry, unit: str) -> PeerLimit:
+    if isinstance(entry.source, msgspec.UnsetType):
+        raise ValueError("peers: expected a source, found none")
+    return PeerLimit(
+        source=_source(entry.source),
+        among=(entry.among,) if isinstance(entry.among, str) else tuple(entry.among),
+        worse=entry.worse,
+        percent=float(entry.percent),
+        sigmas=float(entry.sigmas),
+        least=entry.least,
+        resolution=float(entry.resolution),
+        unit=unit,
     )
 
 

@@ -49,7 +49,8 @@ class Merged:
 def merge(chain: list[YamlFile]) -> Merged:
     """Lay the files over each other, the oldest ancestor first.
 
-    A clause that a child calls not applicable loses its inherited limit. Notes add up; PCI ids are the child's alone.
+    A clause that a child calls not applicable loses its inherited limit, and that against peers. Notes add up; PCI ids
+    are the child's alone.
     What a clause is about (`SUBJECT`) is said once: its id and sentence stand for that, whoever inherits it.
     """
     merged = Merged(leaf=chain[-1], head={"nvlink": False, "nvswitch": False, "notes": []}, _chain=chain)
@@ -81,6 +82,7 @@ def merge(chain: list[YamlFile]) -> Merged:
             said = _kept(merged, file, clause, entry)
             if said.get("not_applicable"):
                 inherited.pop("limit", None)
+                inherited.pop("peers", None)
             merged.clauses[clause] = {**inherited, **said}
             merged._last[clause] = file
             for key in said:
