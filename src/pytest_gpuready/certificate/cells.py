@@ -140,7 +140,7 @@ class _Cells:
         finding = outcome in _FINDINGS
         line = action = ""
         if unseen:
-            line, action = one_line(f"{clause.id} {clause.metric}: {outcome.value}, {reason}"), self._line(_see(part))
+            action = self._line(f"see why {part.node} gave no answer; nobody has looked at its GPUs")
         elif finding:
             stands = verdict
             if (outcome, reason) != (verdict.outcome, verdict.reason):
@@ -210,7 +210,3 @@ class _Cells:
             if self._rows[key]:
                 rows[metric] = self._rows[key]
         return rows
-
-
-def _see(part: Part) -> str:
-    return f"see why {part.node} gave no answer; nobody has looked at its GPUs"

@@ -44,7 +44,8 @@ class WatchEntry(Doc, frozen=True, kw_only=True, gc=False):
 class PartEntry(Doc, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One clause on one part; what is empty is left out of the JSON.
 
-    `line` is the one-line finding (set where the outcome is FAIL, NOT MEASURED or UNSTABLE), `action` what to do.
+    `line` is the one-line finding (set where the outcome is FAIL, NOT MEASURED or UNSTABLE, but for nodes of which
+    nothing came at all: there the reason says it), `action` what to do.
     `neighbours` are rows for the comparison block of a finding: metric -> part name -> shown value. `log` are the last
     kernel-log lines about the part. Neighbours, log and watch are evidence that stands in the raw outputs, too: of one
     clause at most 144 failing and 144 other parts have them here.

@@ -262,7 +262,7 @@ def parts_text(parts: Iterable[str], many: bool, at_most: int = 6) -> str:
             return f"{head}{indices[0]} to {indices[-1]}"
         return head + listed([str(index) for index in indices], at_most)
     nodes = dict.fromkeys(node for node, _ in split)
-    if len(names) > at_most and len(nodes) > 1:
+    if len(names) > at_most and many:
         return f"{grouped(len(names))} parts of {clean(folded(nodes, max(at_most, 6)), 400)}"
     return listed([part_text(name, many) for name in names], at_most)
 

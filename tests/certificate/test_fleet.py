@@ -1,0 +1,287 @@
+"""Several nodes on one page, on a terminal and in JUnit: who is accepted, and what is wrong with the others."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import lxml.html
+import msgspec
+import pytest
+from lxml import etree
+
+from pytest_gpuready.certificate.document import Certificate
+from pytest_gpuready.certificate.html import render
+from pytest_gpuready.certificate.junit import junit
+from pytest_gpuready.certificate.opening import header_lines
+from pytest_gpuready.certificate.outliers import spreads
+from pytest_gpuready.certificate.summary import summary_lines
+from pytest_gpuready.model import Inventory, Node, Part, Slot
+from pytest_gpuready.profiles import load
+from tests.certificate import samples
+from tests.certificate.pages import drawn
+
+XSD = Path(__file__).parents[1] / "data" / "junit.xsd"
+
+
+def page_of(certificate: Certificate) -> lxml.html.HtmlElement:
+    return lxml.html.document_fromstring(drawn(certificate))
+
+
+def text(element: lxml.html.HtmlElement) -> str:
+    return " ".join(element.text_content().split())
+
+
+def lines_of(certificate: Certificate, width: int = 100) -> list[str]:
+    return [f"{label:<11} {said}" for label, said in summary_lines(certificate, "gpuready-out", width)]
+
+
+def changed(certificate: Certificate, **fields: object) -> Certificate:
+    """The certificate with these fields in every cell."""
+    suites = [
+        msgspec.structs.replace(
+            suite,
+            clauses=[
+                msgspec.structs.replace(c, parts=[msgspec.structs.replace(p, **fields) for p in c.parts])
+                for c in suite.clauses
+            ],
+        )
+        for suite in certificate.suites
+    ]
+    return msgspec.structs.replace(certificate, suites=suites)
+
+
+@functools.cache
+def hostile() -> Certificate:
+    """Four nodes whose names, and all that was said about them, are markup."""
+    base = msgspec.json.encode(samples.four()).replace(b"node0", b"<b onx=1>\\u202e&n")
+    read = msgspec.json.decode(base, type=Certificate)
+    nodes = [msgspec.structs.replace(n, system_serial=samples.NASTY, problem=samples.NASTY) for n in read.nodes]
+    said = {"reason": samples.NASTY, "detail": samples.NASTY, "action": samples.NASTY}
+    return msgspec.structs.replace(changed(read, **said), nodes=nodes, why=[samples.NASTY], do_next=[samples.NASTY])
+
+
+@functools.cache
+def ruined() -> Certificate:
+    """130 nodes of which every cell failed, with long texts."""
+    long = "why and why and why " * 30
+    fields = {"outcome": "FAIL", "reason": long, "action": long, "line": long, "detail": long, "log": [long] * 12}
+    certificate = changed(samples.crowd(), **fields)
+    nodes = [msgspec.structs.replace(n, judged="REJECTED", verdict="REJECTED") for n in certificate.nodes]
+    return msgspec.structs.replace(certificate, nodes=nodes)
+
+
+# --- the page ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sample", "counts"),
+    [(samples.four, (1, 2, 1)), (samples.crowd, (3, 3, 124))],
+)
+def test_page_one_counts_the_nodes(sample: Callable[[], Certificate], counts: tuple[int, int, int]) -> None:
+    """Three boxes say how many nodes came to which verdict."""
+    boxes = page_of(sample()).find_class("counts")[0].findall("div")
+    assert [int(box.findtext("b")) for box in boxes] == list(counts)
+    words = [text(box.find("span")) for box in boxes]
+    assert all(map(str.startswith, words, ("REJECTED", "INCOMPLETE", "ACCEPTED")))
+
+
+def test_the_worst_part_says_where_why_and_what_next() -> None:
+    """A row has node, GPU, outcome, clause, value, limit and action, and leads to the findings of the node."""
+    page = page_of(samples.four())
+    rows = page.find_class("worst")[0].xpath(".//tbody/tr")
+    assert [text(cell) for cell in rows[0].findall("td")][:3] == [
+        "GPU 5",
+        "FAILPCIE-5",
+        "Copy to the GPU, pinned: 6.71 GB/s, limit ≥ 50.00 GB/s",
+    ]
+    assert "check IOMMU" in text(rows[0])
+    assert [text(row.find("th")) for row in rows] == ["node02", "node03"]
+    anchor = rows[0].find("th").find("a").get("href")[1:]
+    assert "node02" in text(page.get_element_by_id(anchor).find("h3"))
+
+
+def test_a_node_without_an_answer_is_no_gpu_fault() -> None:
+    """Page one tells it apart from findings about GPUs, folded by why; it has no section of findings."""
+    page = page_of(samples.crowd())
+    (table,) = page.find_class("quiet")
+    assert [text(row) for row in table.xpath(".//tbody/tr")] == [
+        "node[042,101]2 nodesExpected a login within 10 s, found none; see that it is up and lets us in."
+    ]
+    assert "says nothing about their GPUs" in text(page)
+    assert not any("node042" in text(row) for row in page.find_class("worst"))
+    assert not any("node042" in text(section.find("h3")) for section in page.find_class("node"))
+
+
+def test_every_node_has_a_word_for_every_suite() -> None:
+    """In the heat map each node has its verdict and each suite its worst word, as glyph and as text."""
+    certificate = samples.four()
+    rows = page_of(certificate).find_class("heat")[0].xpath(".//tbody/tr")
+    told = {text(row.find("th")): [text(cell) for cell in row.findall("td")] for row in rows}
+    assert told == {
+        "node01 ACCEPTED": ["PASS", "PASS", "PASS", "PASS"],
+        "node02 REJECTED": ["PASS", "PASS", "FAIL", "PASS"],
+        "node03 INCOMPLETE": ["PASS", "PASS", "UNSTABLE", "PASS"],
+        "node04 INCOMPLETE": ["NOT MEASURED"] * 4,
+    }
+    glyphs = {cell.xpath(".//*[local-name()='use']")[0].get("href") for row in rows for cell in row.findall("td")}
+    assert glyphs == {"#g-pass", "#g-fail", "#g-un", "#g-nm"}
+
+
+def test_many_accepted_nodes_are_counted() -> None:
+    """From 128 nodes on those that nobody has to look at are a number and their names, folded."""
+    page = page_of(samples.crowd())
+    names = [text(row.find("th")).split()[0] for row in page.find_class("heat")[0].xpath(".//tbody/tr")]
+    assert names == ["node007", "node012", "node041", "node042", "node090", "node101"]
+    (rest,) = page.find_class("rest")
+    assert text(rest).startswith("124 more nodes are ACCEPTED and not listed: node[001-006,008-011,013-040,")
+    assert len(page_of(samples.four()).find_class("heat")[0].xpath(".//tbody/tr")) == 4
+
+
+def test_who_is_far_from_its_peers_is_named() -> None:
+    """A GPU inside the limit and far from all others is an outlier; its node is listed although it is accepted."""
+    whole = samples.crowd_accepted()
+    suites = []
+    for suite in whole.suites:
+        clauses = []
+        for clause in suite.clauses:
+            parts = [
+                msgspec.structs.replace(p, value=51.5, shown="51.50") if p.part == "node050/gpu0" else p
+                for p in clause.parts
+            ]
+            clauses.append(msgspec.structs.replace(clause, parts=parts) if clause.id == "PCIE-5" else clause)
+        suites.append(msgspec.structs.replace(suite, clauses=clauses))
+    certificate = msgspec.structs.replace(whole, suites=suites)
+    (spread,) = [one for one in spreads(certificate) if one.clause.id == "PCIE-5"]
+    assert [part.part for part, _ in spread.far] == ["node050/gpu0"]
+    page = page_of(certificate)
+    assert [text(row.find("th")) for row in page.find_class("heat")[0].xpath(".//tbody/tr")] == ["node050 ACCEPTED ●"]
+    figure = page.find_class("fs")[0].xpath(".//*[local-name()='svg']")[0]
+    assert figure.get("aria-label").endswith("node050 GPU\u00a00 51.50")
+
+
+def test_a_replay_accepts_no_node() -> None:
+    """On another basis no node is ACCEPTED anywhere on the page, and nothing is green."""
+    base = samples.crowd_accepted()
+    nodes = [msgspec.structs.replace(n, verdict="REPLAY: would be ACCEPTED") for n in base.nodes]
+    html = drawn(msgspec.structs.replace(base, verdict="", basis="replay", basis_note="a recording", nodes=nodes))
+    assert not re.search(r"#0c6744|#62d3a4|#0a5a3b|g-seal", html)
+    page = lxml.html.document_fromstring(html)
+    boxes = page.find_class("counts")[0].findall("div")
+    assert ["none" in box.get("class") for box in boxes] == [True, True, False]
+    assert text(boxes[2]).startswith("130would be ACCEPTED")
+    assert "130 more nodes are REPLAY: would be ACCEPTED" in text(page.find_class("rest")[0])
+
+
+def test_hostile_nodes_are_inert() -> None:
+    """Names and texts of nodes show as text: no tag, handler, script or bidirectional control comes of them."""
+    html = drawn(hostile())
+    page = lxml.html.document_fromstring(html)
+    assert page.xpath("//b[@onx]") == page.xpath("//script") == page.xpath("//img") == []
+    assert not any(name.startswith("on") for element in page.iter() for name in element.attrib)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\u200b-\u200f\ud800-\udfff]", html)
+    ids = page.xpath("//@id")
+    assert len(ids) == len(set(ids))
+    assert {ref[1:] for ref in page.xpath("//@href")} <= set(ids)
+    assert "<b onx=1>" in text(page.find_class("heat")[0])
+
+
+def test_the_page_is_bounded() -> None:
+    """Where every cell of 130 nodes failed, the page stays small, and says how much more there is and where."""
+    html = render(ruined())
+    assert len(html.encode()) < 1_500_000
+    said = text(lxml.html.document_fromstring(html))
+    assert "96 more nodes that are not accepted: their findings stand in certificate.json" in said
+    assert "8 450 cells have no room on a page" in said
+
+
+# --- the terminal ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sample", [samples.four, samples.crowd, samples.crowd_accepted, hostile, ruined])
+def test_the_summary_stays_short(sample: Callable[[], Certificate]) -> None:
+    """However many nodes and whatever they say: about twelve lines of printable ASCII, none wider than asked for."""
+    lines = lines_of(sample())
+    assert len(lines) <= 13
+    for line in lines:
+        assert len(line) <= 100
+        assert all(" " <= char <= "~" for char in line), line
+
+
+def test_the_summary_names_who_is_not_accepted() -> None:
+    """Counts of nodes, their names folded, the first failure with its parts, and who gave no answer."""
+    lines = lines_of(samples.crowd())
+    assert lines[0].startswith("REJECTED    130 nodes, node[001-130], basis hardware, level 0 of 2 reached")
+    assert lines[1:4] == [
+        "nodes       3 REJECTED, 3 INCOMPLETE, 124 ACCEPTED (2 gave no answer), each by its own clauses",
+        "rejected    node[007,041,090]",
+        "incomplete  node012",
+    ]
+    assert lines[4].startswith("why         3 parts of node[007,041,090]: PCIE-5 Copy to the GPU, pinned 6.71 GB/s")
+    assert any(line.startswith("no answer   node[042,101]: expected a login within 10 s") for line in lines)
+    assert not any(line.startswith("missing") and "node042" in line for line in lines)
+
+
+def test_the_header_of_a_thousand_nodes() -> None:
+    """The first lines name the nodes folded, count GPUs over all of them, and tell an assumption of all once."""
+    nodes = tuple(
+        Node(name=f"n{i:04d}", slots=(Slot(part=Part(node=f"n{i:04d}", index=0)),), driver="1.2" if i else "")
+        for i in range(1000)
+    )
+    said = tuple(f"{node.name}: no DCGM" for node in nodes)
+    inventory = Inventory(nodes=nodes, assumptions=said, problems={"n0000": "no login"})
+    lines = header_lines(
+        load("h200-sxm"),
+        inventory,
+        1,
+        basis=("hardware", ""),
+        seen=(999, 998),
+        long_s=0.0,
+        where="out x/ (new)",
+        moved_to="",
+    )
+    assert lines[0].startswith("BASIS hardware, 1000 nodes n[0000-0999], level 1, profile h200-sxm")
+    assert lines[1].startswith("GPUs expected 1000, on the bus 999, by NVML 998")
+    assert lines[2].startswith("driver 1.2 (999), unknown (1), CUDA unknown; ")
+    assert lines[3:] == [
+        "1 node says nothing or not all of themselves: n0000",
+        "assumed: n[0000-0999]: no DCGM",
+        "out x/ (new)",
+    ]
+    assert all(len(line) <= 90 for line in lines)
+
+
+# --- JUnit -------------------------------------------------------------------------------------------------------
+
+
+def test_junit_of_many_has_a_case_for_each_clause_and_node() -> None:
+    """From 5,000 cells on a case is a clause on a node; counts are right, and the layout is that of JUnit."""
+    certificate = samples.crowd()
+    root = etree.fromstring(junit(certificate))
+    etree.XMLSchema(etree.parse(XSD)).assertValid(root)
+    names = [case.get("name") for case in root.iter("testcase")]
+    clauses = [clause.id for suite in certificate.suites for clause in suite.clauses]
+    assert len(names) == len(set(names)) == len(clauses) * 130 + 1
+    for suite in root.iter("testsuite"):
+        assert int(suite.get("tests")) == len(suite.findall("testcase"))
+        assert int(suite.get("failures")) == len(suite.findall("testcase/failure"))
+        assert int(suite.get("errors")) == len(suite.findall("testcase/error"))
+    assert root.get("failures") == "4"  # three links, and the certificate
+    green = etree.fromstring(junit(samples.crowd_accepted()))
+    assert (green.get("failures"), green.get("errors")) == ("0", "0")
+
+
+def test_junit_spells_out_the_parts_of_a_node() -> None:
+    """A case of several parts is as bad as the worst, and has a line for each part that is not well."""
+    base = samples.fleet(3, 4, slow=("node02/gpu1", "node02/gpu3"))
+    counts = msgspec.structs.replace(base.counts, cells=10_000)
+    root = etree.fromstring(junit(msgspec.structs.replace(base, counts=counts)))
+    (case,) = root.xpath("//testcase[@name='PCIE-5[node02]']")
+    outcomes = case.xpath(".//property[@name='outcome']/@value")
+    assert outcomes == ["2 PASS, 2 FAIL"]
+    (failure,) = case.findall("failure")
+    assert "on node02 GPU 1" in failure.get("message")
+    assert "on node02 GPU 3" in failure.text
+    assert root.xpath("//testcase[@name='PCIE-5[node01]']/failure") == []
