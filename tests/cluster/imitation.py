@@ -53,7 +53,7 @@ TOGETHER = """>{begun}/$(hostname)
 tries=0
 until [ $(ls {begun} | wc -l) -eq {all} ]; do
     tries=$((tries + 1))
-    [ $tries -lt 400 ] || {{ echo "others were not asked" >&2; exit 1; }}
+    [ $tries -lt 600 ] || {{ echo "others were not asked" >&2; exit 1; }}
     sleep 0.05
 done
 exec {{python}} "$@"

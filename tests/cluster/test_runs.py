@@ -185,13 +185,12 @@ def test_faults_of_host_and_hardware_cost_their_host_alone(imitation: Imitation,
         imitation.full_disk(astray),
         imitation.narrow_link(astray, 1),
     )
-    ran = runs(connect_timeout_s=2)
+    ran = runs(connect_timeout_s=5)
     assert (ran.code, ran.judged()) == (1, ["REJECTED", "INCOMPLETE", "INCOMPLETE", "ACCEPTED"])
     assert set(ran.cells(lost, "FAIL")) == {("GPU-9", "0"), ("GPU-10", "0"), ("GPU-1", "1")}
     assert "GpuIsLost" in ran.lines(lost)
     for name, found in ((dead, "Connection refused"), (cut_off, "timed out")):
-        assert f"{name}: expected to log in by ssh, found" in ran.lines(name)
-        assert found in ran.lines(name)
+        assert re.search(f"expected to log in by ssh, found .*{found}", ran.lines(name))
         assert not ran.cells(name, "PASS", "FAIL")
     assert clean(ran, astray)
     # A link is judged under load, at level 2.
