@@ -15,6 +15,9 @@ from pytest_gpuready.campaign.taking import Taking
 from pytest_gpuready.model import Clause, Command, Inventory, Node, Outcome, Part, Profile
 from pytest_gpuready.probes import Probe
 
+AGAIN = " again"
+"""Behind the name of a probe whose fan-out is a retest."""
+
 Asked = Sequence[tuple[Clause, Sequence[Part]]]
 """Clauses and the parts that they are judged on, in the order of their tests."""
 
@@ -68,6 +71,8 @@ class Plan:
     """GPUs that are expected and were not found, so that nothing can be asked about them."""
     unasked: tuple[str, ...]
     """Clauses of the level that no collected test judges."""
+    waits: tuple[str, ...]
+    """Metrics that have to hold before what needs them is measured."""
     again: tuple[str, ...]
     """Clauses that are measured once more before they condemn."""
     gates: Mapping[int, int]
@@ -82,6 +87,8 @@ class Rehearsal(Taking):
     ) -> None:
         super().__init__(store=store, findings=findings, keep_going=keep_going, unreached=unreached)
         self.steps: list[Step] = []
+        self.due: list[Clause] = []
+        """Clauses that a test judges on some node, one for each position of the part."""
         self._level = level
         self._noted: set[str] = set()
 
@@ -91,6 +98,7 @@ class Rehearsal(Taking):
             for part in parts:
                 if (clause.id, part.index) not in self._done and self._is_due(clause, self._node(part)):
                     self.take(clause, part)
+                    self.due.append(clause)
 
     def take(self, clause: Clause, part: Part) -> None:
         """As `Taking.take`, with the level of this clause for what is noted."""
@@ -104,7 +112,8 @@ class Rehearsal(Taking):
         return self.findings.inventory.node(part.node)
 
     def _outcome(self, clause: Clause, part: Part) -> Outcome:
-        self.take(clause, part)
+        if (clause.id, part.index) not in self._done:
+            self.take(clause, part)
         probe = self.findings.probe_of(clause.metric)
         scope = self.findings.scope(probe, part) if probe else None
         if probe and scope and key_of(probe.name, scope.name) in self._noted:
@@ -112,23 +121,19 @@ class Rehearsal(Taking):
         return self.findings.verdict(clause, part).outcome
 
     def _take(self, probe: Probe, scopes: Mapping[str, Part]) -> None:
-        reached = {name: scope for name, scope in scopes.items() if name not in self._unreached}
-        keys = {name: key_of(probe.name, scope.name) for name, scope in reached.items()}
-        first = {
-            name: scope
-            for name, scope in reached.items()
-            if keys[name] not in self._noted and not self.findings.is_stored(probe, scope)
-        }
-        again = {
-            name: scope
-            for name, scope in reached.items()
-            if f"{keys[name]} again" not in self._noted and self.findings.wants_retest(probe, scope)
-        }
-        for due, mark in ((first, ""), (again, " again")):
-            if due:
-                self._noted.update(keys[name] + mark for name in due)
-                commands = tuple(self._commands(probe, due).values())
-                self.steps.append(Step(probe=probe.name + mark, level=self._level, commands=commands))
+        self._note(probe, {name: s for name, s in scopes.items() if not self.findings.is_stored(probe, s)}, "")
+        self._again(probe, {name: s for name, s in scopes.items() if self.findings.wants_retest(probe, s)})
+
+    def _again(self, probe: Probe, scopes: Mapping[str, Part]) -> None:
+        self._note(probe, scopes, AGAIN)
+
+    def _note(self, probe: Probe, scopes: Mapping[str, Part], mark: str) -> None:
+        keys = {name: key_of(probe.name, scope.name) + mark for name, scope in scopes.items()}
+        due = {name: s for name, s in scopes.items() if keys[name] not in self._noted and name not in self._unreached}
+        if due:
+            self._noted.update(keys[name] for name in due)
+            commands = tuple(self._commands(probe, due).values())
+            self.steps.append(Step(probe=probe.name + mark, level=self._level, commands=commands))
 
 
 def plan(
@@ -161,7 +166,7 @@ def plan(
         nodes=tuple(node.name for node in inventory.nodes),
         unreached=unreached,
         left_out=_left_out(
-            (clause.id, node.name, why)
+            (clause.id, node.name, why.replace(node.name, "the node"))
             for clause in clauses
             for node in inventory.nodes
             if (why := findings.not_applicable(clause, node))
@@ -175,7 +180,8 @@ def plan(
             if slot.gpu is None
         ),
         unasked=tuple(clause.id for clause in clauses if clause.id not in with_test),
-        again=tuple(clause.id for clause, _ in asked if clause.retest),
+        waits=tuple(sorted({metric for clause in rehearsal.due for metric in clause.after})),
+        again=tuple(dict.fromkeys(clause.id for clause in rehearsal.due if clause.retest)),
         gates={n: sum(clause.gate for clause in profile.up_to(n - 1)) for n in range(2, level + 1)},
     )
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from pytest_gpuready.campaign.plan import LeftOut, Plan, Step
+from pytest_gpuready.campaign.plan import AGAIN, LeftOut, Plan, Step
 from pytest_gpuready.campaign.progress_words import clock_time, plain
 from pytest_gpuready.inventory.nodeset import NAME, fold
 from pytest_gpuready.model.command import PYTHON
@@ -64,7 +64,7 @@ def _row(steps: Sequence[Step]) -> str:
     kinds = len({_words(command.argv) for command in first.commands})
     line = " ".join(_words(first.commands[0].argv))
     more = f" ({kinds} forms, by node)" if kinds > 1 else ""
-    again = " (once more)" if steps[0].probe.endswith(" again") else ""
+    again = " (once more)" if steps[0].probe.endswith(AGAIN) else ""
     return _cut(
         f"{steps[0].level:>6} {len(first.commands):>6} {len(steps):>5} {deadline:>9} {usual:>8}  {plain(line)}",
         f"{more}{again}",
@@ -87,19 +87,20 @@ def _words(argv: Sequence[str]) -> tuple[str, ...]:
 def _sums(steps: Sequence[Step], at_once: int) -> str:
     commands = sum(len(step.commands) for step in steps)
     quick = sum(not step.typical_s for step in steps)
-    usual = clock_time(sum(step.typical_s for step in steps))
-    text = f"{len(steps)} fan-outs, {commands} commands; usually {usual}"
-    text += f" and {quick} fan-outs of seconds each" if quick else ""
-    text += f", at most {clock_time(sum(step.longest_s for step in steps))}, all nodes at once"
-    rounds = math.ceil(max(len(step.commands) for step in steps) / at_once) if at_once and steps else 1
-    return f"{text}; at {at_once} nodes at a time up to {rounds} times as long" if rounds > 1 else text
+    long_s = sum(step.typical_s for step in steps)
+    usual = [clock_time(long_s)] if long_s else []
+    usual += [f"{quick} times some seconds"] if quick else []
+    text = f"{len(steps)} fan-outs, {commands} commands; usually {' and '.join(usual)}"
+    text += f", at most {clock_time(sum(step.longest_s for step in steps))}"
+    rounds = math.ceil(max((len(step.commands) for step in steps), default=1) / at_once) if at_once else 1
+    return f"{text}, all nodes at once; {at_once} at a time up to {rounds} times that" if rounds > 1 else text
 
 
 def _refused(plan: Plan) -> Iterator[str]:
     """Nodes that are not asked for more, by reason."""
     by_reason: dict[str, list[str]] = {}
     for node, why in plan.unreached.items():
-        by_reason.setdefault(why.removeprefix(f"{node}: ").replace(node, "NODE"), []).append(node)
+        by_reason.setdefault(why.removeprefix(f"{node}: ").replace(node, "the node"), []).append(node)
     rows = list(by_reason.items())
     for why, nodes in rows[:REASONS]:
         yield _line("not asked", f"{_counted(nodes)}: {why}")
@@ -115,9 +116,9 @@ def _gates(plan: Plan) -> Iterator[str]:
         yield _line("gates", f"level {level} only where level {level - 1} holds ({count} gate clauses below it)")
         for row in plan.blocked.get(level, ())[:REASONS]:
             yield _line("", f"not on {_counted(row.nodes)}: {row.reason} fails by the inventory")
-    waiting = sorted({metric for clause in plan.profile.up_to(plan.level) for metric in clause.after})
-    if waiting:
-        yield _line("", f"what waits for {', '.join(waiting)} only where that holds; the plan takes it that all does")
+    if plan.waits:
+        yield _line("", f"what needs {', '.join(plan.waits)} only where that holds")
+    yield _line("", "the plan takes it that what has yet to be measured holds")
 
 
 def _reason(row: LeftOut, plan: Plan) -> str:
