@@ -33,6 +33,7 @@ from pytest_gpuready.certificate.opening import header_lines, long_s, seen
 from pytest_gpuready.errors import InventoryError, StoreError
 from pytest_gpuready.files import write_together
 from pytest_gpuready.inventory import Site, applies, choose_profile, resolve
+from pytest_gpuready.inventory.racks import asked_for, with_switches
 from pytest_gpuready.model import Inventory, Part, Profile
 from pytest_gpuready.model.agent_doc import KernelLog
 from pytest_gpuready.probes import Probe
@@ -246,6 +247,9 @@ class Acceptance:
         self._probes += dcgm_probes(self.profile, seconds(settings.burn))
         self._probes += [AfterProbe(level, self.profile) for level in LOADED_LEVELS]
         self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)
+        topology = getattr(reach.way, "topology", None)
+        if topology and asked_for(self.profile, self.inventory):
+            self.inventory = with_switches(self.inventory, lambda: topology().paths)
         self.basis, self.basis_note = self._basis(reach.transport)
         default = site.level if site and site.level else settings.default_level or self._highest_level()
         self.level = settings.level or max(default, settings.named_level)

@@ -213,6 +213,7 @@ def _node(
         nvlink=not none,
         nvswitch=not none and bool(profile and profile.nvswitch),
         nvlink_none=none,
+        rack=declared.rack if declared else "",
         extra_gpus=(*(gpu.bdf for gpu in extra), *nameless[empty:]),
     )
 

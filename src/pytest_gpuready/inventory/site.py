@@ -36,6 +36,7 @@ UUID = r"[Gg][Pp][Uu]-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 Uuid = Annotated[str, Meta(min_length=1, max_length=400, extra_json_schema={"pattern": f"^{UUID}$"})]
 PRESENT = "gpu.present"
 Count = Annotated[int, Meta(ge=1, le=256)]
+Rack = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9 ._/-]{0,63}$")]
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -58,6 +59,7 @@ class NodeEntry(Entry, frozen=True, kw_only=True):
     gpus: Count | Annotated[list[GpuEntry], Meta(min_length=1, max_length=256)] | None = None
     nvlink: Literal["full", "none"] | None = None
     virtual: bool | None = None
+    rack: Rack | None = None
 
 
 class ExcludeEntry(Entry, frozen=True, kw_only=True):
@@ -102,7 +104,7 @@ class DeclaredGpu:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredNode:
     """One node that the site file names. `count` is 0 where the file leaves the number open, `host` "" where what it
-    calls itself is its name; `key` is what the file says, "node[001-512]"."""
+    calls itself is its name, `rack` "" where the file names none; `key` is what the file says, "node[001-512]"."""
 
     name: str
     key: str
@@ -111,6 +113,7 @@ class DeclaredNode:
     gpus: tuple[DeclaredGpu, ...] = ()
     nvlink: str = ""
     virtual: bool | None = None
+    rack: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,6 +316,7 @@ def _node(file: YamlFile, name: str, entry: NodeEntry, lines: list[str]) -> Decl
         gpus=tuple(gpus),
         nvlink=entry.nvlink or "",
         virtual=entry.virtual,
+        rack=entry.rack or "",
     )
 
 
