@@ -115,12 +115,22 @@ def main(folder: Path, sizes: list[int]) -> None:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.monotonic()
         with (place / "out.txt").open("w") as out:
-            done = subprocess.run(["/usr/bin/env", "time", "-f", "%M", "-o", str(place / "peak"), sys.executable, "run.py"], cwd=place, stdout=out, stderr=out, timeout=1800, check=False)
+            done = subprocess.run(
+                ["/usr/bin/env", "time", "-f", "%M", "-o", str(place / "peak"), sys.executable, "run.py"],
+                cwd=place,
+                stdout=out,
+                stderr=out,
+                timeout=1800,
+                check=False,
+            )
         wall = time.monotonic() - began
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         peak = (place / "peak").read_text().split()[-1] if (place / "peak").exists() else "0"
-        print(f"{nodes:>6} {nodes * 8:>6} {wall:>8.1f} {cpu:>8.1f} {int(peak) / 1024:>8.0f}  {done.returncode}", flush=True)
+        print(
+            f"{nodes:>6} {nodes * 8:>6} {wall:>8.1f} {cpu:>8.1f} {int(peak) / 1024:>8.0f}  {done.returncode}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
