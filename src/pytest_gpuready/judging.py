@@ -127,6 +127,8 @@ class Judging:
             ]
             if verdict is not None and verdict.value is not None:
                 properties.append(("gpuready.value", show(verdict.value, clause.unit)))
+            if clause.peers:
+                properties.append(("gpuready.peers", str(clause.peers)))
             if clause.limit:
                 properties += [("gpuready.limit", str(clause.limit)), ("gpuready.source", str(clause.limit.source))]
         mine = {name for name, _ in properties} | {"gpuready.value"}

@@ -125,6 +125,8 @@ class _Cells:
             ceiling=limit.ceiling if limit else None,
             source_kind=limit.source.kind if limit else "",
             source=str(limit.source) if limit else "",
+            peers=str(clause.peers) if clause.peers else "",
+            peers_source=str(clause.peers.source) if clause.peers else "",
             not_applicable=clause.not_applicable,
             parts=[self._part(clause, part, name, room) for part, name in self._names[clause.per]],
         )
@@ -164,6 +166,7 @@ class _Cells:
             conditions=self._line(measured.conditions) if measured else "",
             margin_percent=verdict.margin if measured else None,
             reason=reason,
+            expected=self._line(verdict.against) if outcome is Outcome.FAIL else "",
             line=line,
             action=action,
             evidence=self._digests(found.evidence) if found else _NO_LIST,

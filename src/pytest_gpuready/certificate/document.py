@@ -61,6 +61,9 @@ class PartEntry(Doc, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     conditions: str = ""
     margin_percent: float | None = None
     reason: str = ""
+    expected: str = ""
+    """The limit that the part broke as it was applied to it, with the median of its peers; "" where it is the clause's
+    own."""
     line: str = ""
     action: str = ""
     evidence: list[str] = []
@@ -104,6 +107,9 @@ class ClauseEntry(Doc, frozen=True, kw_only=True):
     ceiling: float | None = None
     source_kind: str = ""
     source: str = ""
+    peers: str = ""
+    """What is promised against peers, in ASCII; "" where nothing is."""
+    peers_source: str = ""
     not_applicable: str = ""
     parts: list[PartEntry]
 

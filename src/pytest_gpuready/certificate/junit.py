@@ -125,7 +125,10 @@ def _verdict(certificate: Certificate) -> _Case:
 def _cases(suite: str, clause: ClauseEntry, cases: dict[str, list[PartEntry]], by_node: bool) -> Iterator[str]:
     """The cases of a clause; what they have in common is written once."""
     name = _attribute(f"gpuready.{suite}")
-    metric, limit = _property("metric", clause.metric), _property("limit", clause.limit)
+    metric, limit = (
+        _property("metric", clause.metric),
+        _property("limit", clause.limit) + _property("peers", clause.peers),
+    )
     first = _property("clause", clause.id) + ("" if by_node else _property("sentence", clause.sentence))
     if not by_node:
         limit = _property("unit", clause.unit) + limit + _property("source", clause.source)

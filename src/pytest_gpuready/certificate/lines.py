@@ -17,6 +17,8 @@ def finding_line(inventory: Inventory, clause: Clause, part: Part, found: Found 
     """
     limit = clause.limit
     expected = f"{limit} ({limit.source})" if limit else "a measurement (the profile gives no limit)"
+    if verdict.against and clause.peers:
+        expected = f"{verdict.against} ({clause.peers.source})"
     word = "" if verdict.outcome is Outcome.FAIL else f"{verdict.outcome.value}, "
     found_text = _found(clause, found, verdict)
     place = "" if isinstance(found, Problem) and part.label in found_text else f" on {where(inventory, part)}"

@@ -162,6 +162,8 @@ def fail_text(finding: Finding) -> str:
     if not words.value_text(clause, worst):
         return words.clean(name_of(clause), 90)
     name = words.clean(name_of(clause), 90)
+    if worst.expected:
+        return f"{name}: {value}, expected {words.typo(words.clean(worst.expected, 200))}"
     if words.bound_of(clause) is None:
         expected = "the same on all GPUs" if clause.uniform else words.limit_text(clause)
         return f"{name}: {value}, expected {expected}"

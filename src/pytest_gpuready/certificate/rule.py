@@ -160,6 +160,6 @@ def _line(cell: Cell, parts: str, reason: str | None = None) -> str:
     clause, part = cell
     line = f"{clause.id} {part.outcome} on {parts}"
     if part.outcome == "FAIL" and part.value is not None:
-        line += f": {show(part.value, clause.unit)}, expected {clause.limit or 'no such thing'}"
+        line += f": {show(part.value, clause.unit)}, expected {part.expected or clause.limit or 'no such thing'}"
     reason = part.reason if reason is None else reason
     return one_line(f"{line}: {reason}" if reason else line)

@@ -150,7 +150,7 @@ def _rejected(certificate: Certificate, found: list[Finding], many: bool) -> lis
 
 def _fail_text(clause: ClauseEntry, part: PartEntry) -> str:
     name = clause.headline or clause.metric
-    limit = "the same on all GPUs" if clause.uniform else clause.limit
+    limit = "the same on all GPUs" if clause.uniform else part.expected or clause.limit
     value = part.shown + (f" {clause.unit}" if clause.unit and part.shown else "")
     if part.detail and _is_count(clause, part):
         value += f" ({_cut(part.detail, DETAIL_AT_MOST)})"
