@@ -19,7 +19,7 @@ from pytest_gpuready.campaign.plan import Asked, plan
 from pytest_gpuready.campaign.plan_lines import plan_lines
 from pytest_gpuready.campaign.progress import Screen
 from pytest_gpuready.campaign.reach import Reach, reach
-from pytest_gpuready.campaign.run import Identity, Run, ended, join_run, open_run
+from pytest_gpuready.campaign.run import Identity, NodeIdentity, Run, ended, join_run, open_run
 from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.campaign.taking import Taking
 from pytest_gpuready.certificate import background
@@ -33,8 +33,9 @@ from pytest_gpuready.certificate.opening import header_lines, long_s, seen
 from pytest_gpuready.errors import InventoryError, StoreError
 from pytest_gpuready.files import write_together
 from pytest_gpuready.inventory import Site, applies, choose_profile, resolve
+from pytest_gpuready.inventory.nodeset import fold
 from pytest_gpuready.inventory.racks import asked_for, with_switches
-from pytest_gpuready.model import Inventory, Part, Profile
+from pytest_gpuready.model import Inventory, Node, Part, Profile
 from pytest_gpuready.model.agent_doc import KernelLog
 from pytest_gpuready.probes import Probe
 from pytest_gpuready.probes.after import LOADED_LEVELS, AfterProbe
@@ -278,10 +279,7 @@ class Acceptance:
             probes=self._probes,
             anew=settings.record is not None,
         )
-        if self.run.measured_again:
-            again = ", ".join(self.run.measured_again)
-            line = f"continued: {again} measured again; the earlier attempt proved nothing and stays in the evidence"
-            self._assume(line)
+        self._assume(*_continued(self.run))
         self.conclude({}, finished=False)
 
     def _highest_level(self) -> int:
@@ -323,18 +321,35 @@ class Acceptance:
 
     def _identity(self) -> Identity:
         return Identity(
-            boot_ids={node.name: node.boot_id for node in self.inventory.nodes},
-            gpus=[slot.gpu.uuid or slot.bdf for n in self.inventory.nodes for slot in n.slots if slot.gpu],
-            driver=[
-                *(f"{node.driver} {node.kernel}" for node in self.inventory.nodes),
-                *(f"{slot.gpu.vbios} {slot.gpu.inforom}" for n in self.inventory.nodes for slot in n.slots if slot.gpu),
-            ],
+            nodes={node.name: _identity_of(node) for node in self.inventory.nodes},
             product=__version__,
             profile=self.profile.sha256,
             site=self.site.sha256 if self.site else "",
             basis=f"{self.basis} {self.basis_note}".strip(),
             burn=self.settings.burn,
         )
+
+
+def _continued(run: Run) -> list[str]:
+    """What is measured again in a continued run, to be printed beside the assumptions."""
+    said = []
+    again = run.measured_again
+    if again:
+        what = ", ".join(again) if len(again) <= FEW else f"{len(again)} measurements"
+        said.append(f"continued: {what} measured again; the earlier attempt proved nothing and stays in the evidence")
+    if run.renewed:
+        nodes = fold(run.renewed)
+        said.append(f"continued: {nodes} not as before (not reached, rebooted or changed), so all of it measured anew")
+    return said
+
+
+def _identity_of(node: Node) -> NodeIdentity:
+    gpus = [slot.gpu for slot in node.slots if slot.gpu]
+    return NodeIdentity(
+        boot_id=node.boot_id,
+        gpus=[gpu.uuid or gpu.bdf for gpu in gpus],
+        driver=[f"{node.driver} {node.kernel}", *(f"{gpu.vbios} {gpu.inforom}" for gpu in gpus)],
+    )
 
 
 def _now() -> str:

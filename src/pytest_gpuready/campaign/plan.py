@@ -121,8 +121,10 @@ class Rehearsal(Taking):
         return self.findings.verdict(clause, part).outcome
 
     def _take(self, probe: Probe, scopes: Mapping[str, Part]) -> None:
-        self._note(probe, {name: s for name, s in scopes.items() if not self.findings.is_stored(probe, s)}, "")
-        self._again(probe, {name: s for name, s in scopes.items() if self.findings.wants_retest(probe, s)})
+        # What is noted is not stored: that is not looked up for each clause again.
+        new = {name: s for name, s in scopes.items() if key_of(probe.name, s.name) not in self._noted}
+        self._note(probe, {name: s for name, s in new.items() if not self.findings.is_stored(probe, s)}, "")
+        self._again(probe, {name: s for name, s in new.items() if self.findings.wants_retest(probe, s)})
 
     def _again(self, probe: Probe, scopes: Mapping[str, Part]) -> None:
         self._note(probe, scopes, AGAIN)
