@@ -280,7 +280,8 @@ class Acceptance:
             anew=settings.record is not None,
         )
         self._assume(*_continued(self.run))
-        self.conclude({}, finished=False)
+        if not settings.only_collected:
+            self.conclude({}, finished=False)
 
     def _highest_level(self) -> int:
         """The highest level that has something to judge on the nodes that are there."""
