@@ -14,8 +14,17 @@ from pytest_gpuready.model.command import PYTHON
 
 AGENT = (PYTHON, "-m", "pytest_gpuready.agent")
 NOTHING = "nothing was measured, no test has run: exit code 0 of a dry run accepts nothing"
-REASONS = 10
+REASONS = 6
 """Reasons for which clauses are left out that are told one by one."""
+
+UNREACHED = 3
+"""Reasons for which nodes are not asked that are told one by one."""
+
+BLOCKERS = 1
+"""The same of what keeps a level from running on some nodes."""
+
+ROWS = 24
+"""Measurements that are told one by one."""
 
 LONGEST = 160
 LONGEST_SET = 60
@@ -36,7 +45,7 @@ def plan_lines(plan: Plan, *, by: str, at_once: int = 0, others: int = 0) -> lis
         *_refused(plan),
         "",
         " level  nodes  each  deadline    usual  command (agent: python -m pytest_gpuready.agent, on the node)",
-        *(_row(tuple(same)) for _, same in groupby(plan.steps, key=lambda step: (step.probe, step.level))),
+        *_rows(plan.steps),
         "",
         _line("in all", _sums(plan.steps, at_once)),
         *_gates(plan),
@@ -54,6 +63,12 @@ def plan_lines(plan: Plan, *, by: str, at_once: int = 0, others: int = 0) -> lis
     if others:
         lines.append(_line("besides", f"{others} tests that judge no clause; a dry run does not run them either"))
     return [*lines, _line("dry run", NOTHING)]
+
+
+def _rows(steps: Sequence[Step]) -> list[str]:
+    rows = [tuple(same) for _, same in groupby(steps, key=lambda step: (step.probe, step.level))]
+    more = [f"        and {len(rows) - ROWS} more kinds"] if len(rows) > ROWS else []
+    return [*(_row(row) for row in rows[:ROWS]), *more]
 
 
 def _row(steps: Sequence[Step]) -> str:
@@ -102,9 +117,9 @@ def _refused(plan: Plan) -> Iterator[str]:
     for node, why in plan.unreached.items():
         by_reason.setdefault(why.removeprefix(f"{node}: ").replace(node, "the node"), []).append(node)
     rows = list(by_reason.items())
-    for why, nodes in rows[:REASONS]:
+    for why, nodes in rows[:UNREACHED]:
         yield _line("not asked", f"{_counted(nodes)}: {why}")
-    if rest := rows[REASONS:]:
+    if rest := rows[UNREACHED:]:
         yield _line("not asked", f"{sum(len(nodes) for _, nodes in rest)} more nodes, for {len(rest)} reasons")
 
 
@@ -114,8 +129,11 @@ def _gates(plan: Plan) -> Iterator[str]:
         return
     for level, count in plan.gates.items():
         yield _line("gates", f"level {level} only where level {level - 1} holds ({count} gate clauses below it)")
-        for row in plan.blocked.get(level, ())[:REASONS]:
+        blocked = plan.blocked.get(level, ())
+        for row in blocked[:BLOCKERS]:
             yield _line("", f"not on {_counted(row.nodes)}: {row.reason} fails by the inventory")
+        if rest := blocked[BLOCKERS:]:
+            yield _line("", f"nor on {len({n for row in rest for n in row.nodes})} more, for {len(rest)} reasons")
     if plan.waits:
         yield _line("", f"what needs {', '.join(plan.waits)} only where that holds")
     yield _line("", "the plan takes it that what has yet to be measured holds")
