@@ -89,3 +89,44 @@ def test_a_terminal_gets_one_line_in_place(pytester: pytest.Pytester, arguments:
     assert "gpuready: DCGM pcie  0:00 of about 0:15  612-698 W  58-66 C"[:59] in pieces
     assert pieces[-1].startswith("gpuready: DCGM pcie ended after 0:00\r\n")
     assert "2 passed" in pieces[-1]
+
+
+# A fan-out over three nodes that fails on one; its progress is drawn from a thread while pytest captures.
+MANY = """
+import time
+from pytest_gpuready.campaign.progress import Progress, Shown
+from pytest_gpuready.errors import TransportError
+from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.screen import screen_of
+
+class Three:
+    def run(self, command):
+        raise AssertionError
+
+    def run_many(self, commands):
+        for number, command in enumerate(commands):
+            time.sleep(0.6)
+            result = CommandResult(command=command, exit_code=0, stdout="", stderr="", started="", duration_s=0.1)
+            yield command, TransportError("no route") if number == 1 else result
+
+    def stop(self):
+        pass
+
+def test_many(request):
+    transport = Shown(Three(), Progress(screen_of(request.config)))
+    asked = [Command(node=f"n{i}", argv=("x",), timeout_s=9, says="DCGM pcie", typical_s=1.0) for i in range(3)]
+    assert len(list(transport.run_many(asked))) == 3
+    print("captured")
+"""
+
+
+def test_a_failure_stands_above_the_line_that_is_rewritten(pytester: pytest.Pytester) -> None:
+    """On a terminal a fan-out is one line in place; a failure takes a line of its own; no half line stays."""
+    pytester.makepyfile(MANY)
+    wrote = on_a_terminal(pytester.path)
+    *pieces, last = wrote.split("\r\x1b[K")
+    assert "gpuready: DCGM pcie  0/3 nodes  0:00 of about 0:01" in pieces
+    assert "gpuready: DCGM pcie: n1: no route\r\n" in pieces
+    assert last.startswith("gpuready: DCGM pcie ended after 0:01: 2/3 nodes, 1 failed\r\n")
+    assert "1 passed" in last
+    assert "captured" not in wrote
