@@ -1,7 +1,7 @@
 """The jobs that have the nodes: the one we are in, or one that we take from Slurm and give back when we end.
 
-A job of ours lives as long as a pipe: salloc's command reads it, and a small shell beside salloc ends salloc at its end
-too, for a job that still waits. We hold the other end open and write nothing, so whatever ends us, SIGKILL too, ends
+A job of ours lives as long as a pipe: salloc's command reads it, and a small shell beside salloc cancels the job at its
+end, for one that still waits. We hold the other end open and write nothing, so whatever ends us, SIGKILL too, ends
 the job. What Slurm does not give is asked for beforehand: one such node would make the others wait with it.
 """
 
@@ -43,9 +43,11 @@ AGAIN_S = 60.0
 LOOK_S = 5.0
 """How often Slurm is asked what a job waits for."""
 
+# salloc hangs at times where a signal comes while it gives a job back, so it is not told by one but by Slurm.
 _HOLD = (
-    'exec 3<&0; salloc "$@" <&3 & salloc=$!; { cat <&3; kill "$salloc"; } >/dev/null 2>&1 & watch=$!; '
-    'wait "$salloc"; code=$?; kill "$watch"; exit "$code"'
+    'exec 3<&0; name=$1; shift; salloc "--job-name=$name" "$@" <&3 & salloc=$!; '
+    '{ cat <&3; for i in 1 2 3 4 5 6 7 8 9; do scancel "--name=$name"; sleep "$i"; done; kill -9 "$salloc"; } '
+    '>/dev/null 2>&1 & watch=$!; wait "$salloc"; code=$?; kill "$watch"; exit "$code"'
 )
 _GRANTED = "gpuready-job "
 _READ = f'echo "{_GRANTED}$SLURM_JOB_ID"; exec cat >/dev/null'
@@ -65,13 +67,13 @@ class Wanted:
     options: tuple[str, ...]
 
     def words(self, name: str, nodes: Sequence[str]) -> list[str]:
-        """The words for salloc: whole nodes, and the job stays where one of them dies."""
+        """The job's name and the words for salloc: whole nodes, and the job stays where one of them dies."""
         named = ("partition", "reservation", "constraint", "account")
         asked = [f"--{key}={getattr(self, key)}" for key in named if getattr(self, key)]
         limit = [f"--time={self.time_limit}"] if self.time_limit else []
         count = len(nodes)
         whole = ["--exclusive", "--mem=0", "--no-kill", "--no-bell", f"--nodes={count}", f"--nodelist={fold(nodes)}"]
-        return [f"--job-name={name}", *whole, *asked, *limit, *self.options, "sh", "-c", _READ]
+        return [name, *whole, *asked, *limit, *self.options, "sh", "-c", _READ]
 
 
 class Jobs:
