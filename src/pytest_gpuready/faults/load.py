@@ -25,6 +25,14 @@ def _link(column: str, value: float, share: float) -> Any:
     return change
 
 
+def _behind_its_peers(documents: Documents) -> None:
+    """Copies to the GPU reach 84 % of what they did: more than the profile's own limit asks of any H200."""
+    for copies in documents.copies(BAD):
+        made = next(copy for copy in copies["copies"] if copy["kind"] == "h2d")
+        made["gb_per_s"] *= 0.84
+        made["repeats"] = [v * 0.84 for v in made["repeats"]]
+
+
 def _xid_meanwhile(documents: Documents) -> None:
     line = f"NVRM: Xid (PCI:{documents.bdfs[BAD].rsplit('.', 1)[0]}): 48, DBE (double bit error) ECC"
     for copies in documents.copies(BAD):
@@ -118,6 +126,14 @@ LOAD: tuple[Fault, ...] = (
         reddens=here("PCIE-2", "PCIE-5", "PCIE-6"),
         blocks=ABOVE_2,
         suspect="found 8",
+    ),
+    Fault(
+        name="behind-its-peers",
+        says="Copies to one GPU are 16 % slower than to the others, inside the limit of the profile.",
+        change=_behind_its_peers,
+        reddens=here("PCIE-5"),
+        blocks=ABOVE_2,
+        suspect="16 % below the median",
     ),
     Fault(
         name="bytes-differ",
