@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -231,3 +232,24 @@ def test_what_cannot_be_reached_so_is_said_in_one_line(accept: Accept, arguments
     assert run.code == 4
     assert says in run.result.stdout.str() + run.result.stderr.str()
     assert not run.out.exists()
+
+
+def test_a_run_is_continued_node_by_node(accept: Accept) -> None:
+    """A node that was not there is measured anew, one that failed keeps that, the others keep what proved itself."""
+    wrong = text(lambda said: said.replace("10de:2335", "10de:2330"))
+    record(accept.path / "nodes", node02=wrong, node03=lambda _result: None)
+    first = accept(*LEVEL1)
+    assert (judged(first)["node02"], judged(first)["node03"]) == ("REJECTED", "INCOMPLETE")
+    run_file = first.out / "run.json"
+    run_file.write_text(run_file.read_text().replace('"ended": "REJECTED"', '"ended": ""'))  # as if it had been killed
+    shutil.rmtree(accept.path / "nodes")
+    record(accept.path / "nodes", node04=lambda _result: None)
+    second = accept(*LEVEL1)
+    said = [line for line in second.certificate["assumptions"] if line.startswith("continued:")]
+    assert any("node[03-04] not as before" in line for line in said)
+    assert judged(second) == {
+        "node01": "ACCEPTED",
+        "node02": "REJECTED",
+        "node03": "ACCEPTED",
+        "node04": "INCOMPLETE",
+    }

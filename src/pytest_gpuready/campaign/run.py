@@ -5,7 +5,11 @@ profile, site file and basis. Then only what proved itself is kept (PASS, MARGIN
 store); what did not is measured again and stays among the evidence as an earlier attempt. So does what was seen after a
 load: it is looked at again, behind the loads of today. A run that has seen a FAIL, if only in one of several
 measurements, is never continued: measuring until it fits is not acceptance. Anything else in the directory is moved to
-`DIR.N` and a new run starts. From the first moment on, the certificate in the directory is one of this run and says
+`DIR.N` and a new run starts.
+
+A run over several nodes is continued node by node: one that is the same as before keeps what proved itself, one that
+has seen a FAIL keeps all of it, and one that could not be reached or is another than before (it was rebooted, a GPU was
+changed) is measured anew. From the first moment on, the certificate in the directory is one of this run and says
 INCOMPLETE until the end. A lock in the directory keeps a second run, of another machine that shares it, out.
 """
 
@@ -28,21 +32,29 @@ from pytest_gpuready.model import Outcome, Part
 from pytest_gpuready.probes import Probe, follows_level
 
 
+class NodeIdentity(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """A node as it is: which boot, which GPUs, and the versions of what they run."""
+
+    boot_id: str
+    gpus: list[str]
+    driver: list[str]
+
+
 class Identity(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """What must be equal for an earlier run to be continued. An unknown boot id ("") equals none."""
 
-    boot_ids: dict[str, str]
-    gpus: list[str]
-    driver: list[str]
+    nodes: dict[str, NodeIdentity]
     profile: str
     site: str
     basis: str
     product: str
     burn: str = ""
 
-    def same_as(self, other: Identity) -> bool:
-        """True where both are about the same machine, in the same state, judged by the same rules."""
-        return self == other and all(self.boot_ids.values())
+    def same_as(self, other: Identity) -> frozenset[str]:
+        """The nodes that are the same machine in the same state in both; none where the rules are not the same."""
+        if msgspec.structs.replace(self, nodes=other.nodes) != other or self.nodes.keys() != other.nodes.keys():
+            return frozenset()
+        return frozenset(name for name, node in self.nodes.items() if node.boot_id and node == other.nodes[name])
 
 
 class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -56,14 +68,15 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """An open run directory. `measured_again` names scopes whose earlier attempt proved nothing; `lock` keeps others
-    out while it is open (None in a worker, which shares the lock of its controller)."""
+    """An open run directory. `measured_again` names scopes whose earlier attempt proved nothing, `renewed` nodes that
+    are not as they were; `lock` keeps others out while it is open (None in a worker, which shares its controller's)."""
 
     out: Path
     started: str
     continued: bool
     moved_to: Path | None
     measured_again: tuple[str, ...]
+    renewed: tuple[str, ...] = ()
     store: Store
     lock: TextIO | None
 
@@ -86,9 +99,10 @@ def open_run(
         LeaseError: another run is writing to this directory.
         StoreError: the directory cannot be read or written.
     """
+    same: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
     try:
         moved_to = lock = None
-        continued = False
         started = _now()
         if out.exists() and any(out.iterdir()):
             earlier = _read(out)
@@ -97,14 +111,12 @@ def open_run(
                     f"expected {out} to be empty or a run directory, found other files; choose another --gpuready-out"
                 )
             lock = _lock(out)
-            continued = (
-                earlier is not None
-                and not anew
-                and earlier.ended in ("", "INCOMPLETE")
-                and earlier.identity.same_as(identity)
-                and not _failed(findings, probes)
-            )
-            if continued and earlier:
+            if earlier is not None and not anew and earlier.ended in ("", "INCOMPLETE"):
+                same = earlier.identity.same_as(identity)
+                failed = _failed(findings, probes, same)
+                if len(identity.nodes) == 1 and failed:
+                    same = frozenset()
+            if same and earlier:
                 started = earlier.started
             else:
                 moved_to = _move_aside(out)
@@ -117,20 +129,27 @@ def open_run(
         raise StoreError(
             f"expected to write in {out}, found {error.strerror}; choose another --gpuready-out"
         ) from error
+    continued = bool(same)
     again: tuple[str, ...] = ()
     if continued:
-        last = {key_of(p.name, s.name) for p, s in _scopes(findings, probes) if follows_level(p)}
-        again = tuple(key for key in _unproven(store, findings, probes) if key not in last)
-        # What was seen after a load says nothing about a load of today: it is always looked at again.
-        for key in (*again, *last):
-            store.forget(key)
+        again = _forget(store, findings, probes, same, failed)
+    stands = {key_of(probe.name, scope.name) for probe, scope in _scopes(findings, probes) if scope.node in failed}
     for key, taken in fresh.items():
         old = store.read(key)
+        if old and continued and key in stands:
+            continue  # what failed once stands, whatever the node says of itself today
         kept = [*old.earlier, *old.results] if old and continued else []
         store.put(key, msgspec.structs.replace(taken, earlier=kept))
     findings.reread()
     return Run(
-        out=out, started=started, continued=continued, moved_to=moved_to, measured_again=again, store=store, lock=lock
+        out=out,
+        started=started,
+        continued=continued,
+        moved_to=moved_to,
+        measured_again=again,
+        renewed=tuple(name for name in identity.nodes if continued and name not in same),
+        store=store,
+        lock=lock,
     )
 
 
@@ -162,22 +181,38 @@ def _scopes(findings: Findings, probes: Sequence[Probe]) -> list[tuple[Probe, Pa
     return [(probe, scope) for probe in probes for node in findings.inventory.nodes for scope in probe.scopes(node)]
 
 
-def _failed(findings: Findings, probes: Sequence[Probe]) -> bool:
-    """True where something in the store has FAILed already, if only in one run of several or in an earlier attempt."""
-    return any(
-        Outcome.FAIL in findings.outcomes_of(probe, scope) or findings.failed_alone(probe, scope)
+def _failed(findings: Findings, probes: Sequence[Probe], nodes: frozenset[str]) -> frozenset[str]:
+    """Of these nodes those of which something in the store has FAILed, if only in one run of several or an earlier
+    attempt."""
+    return frozenset(
+        scope.node
         for probe, scope in _scopes(findings, probes)
+        if scope.node in nodes
+        if Outcome.FAIL in findings.outcomes_of(probe, scope) or findings.failed_alone(probe, scope)
     )
 
 
-def _unproven(store: Store, findings: Findings, probes: Sequence[Probe]) -> tuple[str, ...]:
-    """Stored scopes with a clause that did not prove itself: they are to be measured again."""
-    proven = {
-        key_of(probe.name, scope.name)
-        for probe, scope in _scopes(findings, probes)
-        if all(outcome.reusable for outcome in findings.outcomes_of(probe, scope))
-    }
-    return tuple(key for key in store.scopes() if key not in proven)
+def _forget(
+    store: Store, findings: Findings, probes: Sequence[Probe], same: frozenset[str], failed: frozenset[str]
+) -> tuple[str, ...]:
+    """Let be measured again what has not proved itself, and all of a node that is another one now; returns which.
+
+    What was seen after a load says nothing about a load of today: it is always looked at again.
+    """
+    scopes = {key_of(probe.name, scope.name): (probe, scope) for probe, scope in _scopes(findings, probes)}
+    again = []
+    for key in store.scopes():
+        probe, scope = scopes.get(key, (None, None))
+        if scope and scope.node in failed:
+            continue
+        last = probe and follows_level(probe)
+        outcomes = findings.outcomes_of(probe, scope) if probe and scope and scope.node in same else [None]
+        if not last and all(outcome and outcome.reusable for outcome in outcomes):
+            continue
+        store.forget(key)
+        if not last:
+            again.append(key)
+    return tuple(again)
 
 
 def _lock(out: Path) -> TextIO:
