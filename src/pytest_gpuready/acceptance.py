@@ -34,6 +34,7 @@ from pytest_gpuready.errors import InventoryError, StoreError
 from pytest_gpuready.files import write_together
 from pytest_gpuready.inventory import Site, applies, choose_profile, resolve
 from pytest_gpuready.inventory.nodeset import fold
+from pytest_gpuready.inventory.ways import SshWay
 from pytest_gpuready.inventory.racks import asked_for, with_switches
 from pytest_gpuready.model import Inventory, Node, Part, Profile
 from pytest_gpuready.model.agent_doc import KernelLog
@@ -217,7 +218,9 @@ class Acceptance:
         )
         kind = self.reach.kind
         by = {"local": "this machine", "replay": f"replay of {self.basis_note}"}.get(kind, kind)
-        bounds = {"ssh": self.site.ssh.fanout, "kubernetes": self.site.kubernetes.fanout} if self.site else {}
+        bounds = {"ssh": (self.site.ssh if self.site else SshWay()).fanout}
+        if self.site:
+            bounds["kubernetes"] = self.site.kubernetes.fanout
         return plan_lines(planned, by=by, at_once=bounds.get(kind, 0), others=others)
 
     # --- opening -------------------------------------------------------------------------------------------------
