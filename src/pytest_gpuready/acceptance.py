@@ -34,8 +34,8 @@ from pytest_gpuready.errors import InventoryError, StoreError
 from pytest_gpuready.files import write_together
 from pytest_gpuready.inventory import Site, applies, choose_profile, resolve
 from pytest_gpuready.inventory.nodeset import fold
-from pytest_gpuready.inventory.ways import SshWay
 from pytest_gpuready.inventory.racks import asked_for, with_switches
+from pytest_gpuready.inventory.ways import SshWay
 from pytest_gpuready.model import Inventory, Node, Part, Profile
 from pytest_gpuready.model.agent_doc import KernelLog
 from pytest_gpuready.probes import Probe
