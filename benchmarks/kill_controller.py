@@ -79,7 +79,7 @@ def main(times: int, seed: int) -> int:
         (folder / "built").mkdir()
         try:
             hosts.start()
-            site = SITE.format(config=hosts.config, prefix=hosts.prefix, connect_timeout_s=10)
+            site = SITE.format(config=hosts.config, prefix=hosts.prefix, connect_timeout_s=10, python="python3")
             (folder / "site.yaml").write_text(site)
             with hosts.controller():
                 began = time.monotonic()

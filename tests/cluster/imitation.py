@@ -77,6 +77,11 @@ class Imitation(Hosts):
         """The transport to these hosts, with the Python that each calls python3."""
         return super().ssh(**{"python": "python3", **other})
 
+    @property
+    def equipped_python(self) -> Path:
+        """Each host's interpreter with the host's own variables, for what does not come through its sshd."""
+        return self.folder / "bin" / "equipped-python"
+
     def start(self) -> None:
         """Start them; about half a second."""
         bin_ = self.folder / "bin"
@@ -88,6 +93,9 @@ class Imitation(Hosts):
                 (folder / inner).mkdir(parents=True)
             (folder / "lock").chmod(0o1777)
             (folder / "bin" / "python3").symlink_to(PYTHON)
+            equipped = folder / "bin" / self.equipped_python.name
+            equipped.write_text(f'#!/bin/sh\nset -a\n. {folder}/env\nexec python3 "$@"\n')
+            equipped.chmod(0o755)
             shutil.copytree(libraries, folder / "lib", symlinks=True)
             _write_sysfs(folder / "sys", number, self.gpus)
             version = f"NVRM version: stand-in for the kernel module  {driver.VERSION}  Mon Nov 30 00:00:00 UTC 2026\n"

@@ -20,6 +20,7 @@ from pytest_gpuready.model import Command, Node, Part
 from pytest_gpuready.probes.answers import agent_command
 from pytest_gpuready.probes.nvml import NvmlProbe
 from tests.cluster.imitation import Imitation
+from tests.cluster.slurm_cluster import SlurmCluster, missing
 from tests.plugin.conftest import BARE, LIGHT, OWN_LEASE, SUITES
 
 SITE = """site: 1
@@ -27,6 +28,7 @@ profile: h200-sxm
 diagnostics: builtin
 transport: ssh
 ssh: {{config: {config}, connect_timeout_s: {connect_timeout_s}}}
+slurm: {{python: {python}}}
 nodes:
   {prefix}[1-4]: {{gpus: 2}}
 """
@@ -80,7 +82,8 @@ class Ran:
         """The certificate without what no two runs have in common."""
         kept = {k: v for k, v in self.certificate.items() if k not in ("number", "started", "issued", "do_next")}
         kept["evidence"] = sorted((each["node"], each["command"], each["exit_code"]) for each in kept["evidence"])
-        kept["environment"] = {k: v for k, v in kept["environment"].items() if k != "command"}
+        by_slurm = ("command", "CUDA_VISIBLE_DEVICES")
+        kept["environment"] = {k: v for k, v in kept["environment"].items() if not k.endswith(by_slurm)}
         return json.loads(TIMES.sub("..", json.dumps(kept)))
 
 
@@ -99,7 +102,8 @@ class Runs:
         out = self._pytester.path / f"out{self._number}"
         site = self._pytester.path / "site.yaml"
         cluster = self._cluster
-        site.write_text(SITE.format(config=cluster.config, prefix=cluster.prefix, connect_timeout_s=connect_timeout_s))
+        more = {"connect_timeout_s": connect_timeout_s, "python": cluster.equipped_python}
+        site.write_text(SITE.format(config=cluster.config, prefix=cluster.prefix, **more))
         words = [
             "-p",
             "templates",
@@ -132,6 +136,22 @@ def runs(
 
 
 @pytest.fixture
+def slurm(
+    imitation: Imitation, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SlurmCluster]:
+    """Slurm on the same hosts."""
+    if why := missing():
+        pytest.fail(why, pytrace=False)
+    cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"), imitation.prefix, imitation.folder)
+    monkeypatch.setenv("SLURM_CONF", cluster.conf)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
 def faults() -> Iterator[ExitStack]:
     """Faults that are there to the end of the test."""
     with ExitStack() as stack:
@@ -149,8 +169,10 @@ def clean(ran: Ran, name: str) -> bool:
     return ran.node(name)["judged"] == "ACCEPTED" and outcomes == {"PASS", "OBSERVED", "NOT APPLICABLE"}
 
 
-def test_four_nodes_are_accepted_and_workers_change_nothing(imitation: Imitation, runs: Runs) -> None:
-    """Four hosts, no two alike, are asked at once and keep all; with workers nothing differs but times."""
+def test_four_nodes_are_accepted_by_ssh_by_slurm_and_with_workers(
+    imitation: Imitation, runs: Runs, slurm: SlurmCluster
+) -> None:
+    """Four hosts, no two alike, are asked at once and keep all; with workers and by srun nothing differs but times."""
     with imitation.all_at_once():
         ran = runs()
     certificate = ran.certificate
@@ -168,7 +190,8 @@ def test_four_nodes_are_accepted_and_workers_change_nothing(imitation: Imitation
     ):
         for field in what:
             assert len({thing[field] for thing in things}) == len(things), field
-    assert runs("-n", "2").comparable() == ran.comparable()
+    assert runs("-n", "2", "--gpuready-transport", "slurm").comparable() == ran.comparable()
+    assert slurm.is_idle()
 
 
 def test_faults_of_host_and_hardware_cost_their_host_alone(imitation: Imitation, runs: Runs, faults: ExitStack) -> None:

@@ -178,6 +178,15 @@ def test_labels_of_container_images_are_not_foreign() -> None:
     assert value(read(environment={"CUDA_MODULE_LOADING": "LAZY"}), "environment.foreign") == 1
 
 
+@pytest.mark.parametrize(
+    ("devices", "count"), [("0,1", 0), ("0,1,2,3", 0), ("0", 1), ("1,0", 1), ("", 1), ("0,1,", 1), ("0, 1", 1)]
+)
+def test_a_list_of_all_gpus_in_order_hides_none(devices: str, count: int) -> None:
+    """What a scheduler sets for a whole node changes nothing; a list that leaves out or reorders GPUs does."""
+    found = read(environment={"CUDA_VISIBLE_DEVICES": devices})
+    assert value(found, "environment.foreign") == count
+
+
 @pytest.mark.parametrize(("allowed", "count"), [("Ring", 0), ("Tree", 1), ("", 1)])
 def test_allowed_by_name_and_exact_value(allowed: str, count: int) -> None:
     """A setting is allowed with the value that the site file names, and with no other."""

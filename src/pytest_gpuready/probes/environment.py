@@ -35,6 +35,7 @@ def foreign(document: NodeDoc, allowed: Mapping[str, str]) -> list[str]:
         f"{name}={value}"
         for name, value in sorted(document.environment.items())
         if not _benign(name) and not _allowed(name, value, allowed)
+        if not (name == "CUDA_VISIBLE_DEVICES" and _hides_nothing(value, len(document.gpus)))
     ]
     for file in document.nccl_conf:
         for setting in file.settings:
@@ -43,6 +44,12 @@ def foreign(document: NodeDoc, allowed: Mapping[str, str]) -> list[str]:
             if steers and not _benign(name) and not _allowed(name, value, allowed):
                 found.append(f"{setting} in {file.path}")
     return found
+
+
+def _hides_nothing(devices: str, gpus: int) -> bool:
+    """True for all GPUs of the node by number, in order, as a scheduler says it who has given all of them."""
+    listed = devices.split(",")
+    return gpus > 0 and len(listed) >= gpus and listed == [str(number) for number in range(len(listed))]
 
 
 def _benign(name: str) -> bool:
