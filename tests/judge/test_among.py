@@ -101,9 +101,9 @@ def test_who_is_far_fails_inside_its_own_limit() -> None:
         "far from its peers in the node: 44.30 GB/s, 20 % below the median 55.30 of 7 peers (40 robust sigmas); "
         "inside its own limit >= 30 GB/s"
     )
-    assert bad.against == "at most 15 % (or 6 robust sigmas) below the median 55.30 of 7 peers in the node"
+    assert bad.against == "at most 15 % below the median 55.30 of 7 peers in the node (or 6 robust sigmas)"
     assert bad.margin is None
-    assert str(PEERS) == "at most 15 % (or 6 robust sigmas) below the median of its peers in the node and in all nodes"
+    assert str(PEERS) == "at most 15 % below the median of its peers in the node and in all nodes (or 6 robust sigmas)"
 
 
 def test_a_slow_node_is_named_as_a_whole() -> None:
@@ -205,7 +205,10 @@ def test_nodes_have_peers_and_degrees_a_resolution() -> None:
     margins: dict[Part, Value] = {Part(node=f"n{i}"): 40.0 + i % 2 for i in range(12)}
     assert fails(among({**margins, Part(node="n5"): 30.0}, clause)) == []
     assert fails(among({**margins, Part(node="n5"): 27.0}, clause)) == ["n5"]
-    assert "at most 6 robust sigmas, one of them 2 C at least below the median" in str(peers)
+    assert (
+        "not below the median of its peers in all nodes by more than 6 robust sigmas, one of them 2 C at least"
+        in str(peers)
+    )
 
 
 @pytest.mark.parametrize(

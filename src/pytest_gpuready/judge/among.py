@@ -63,7 +63,7 @@ class Seen:
         """The limit as it was applied to a part that is far: with the median and the number of its peers."""
         level, standing = self.far[0]
         median = standing.says(limit.unit).partition("the median ")[2].partition(" (")[0]
-        return f"at most {limit.distance()} the median {median} {WHERE[level]}"
+        return limit.applied(f"the median {median}", WHERE[level])
 
 
 Run = Mapping[Part, Seen]

@@ -55,18 +55,19 @@ class PeerLimit:
         if self.least < LEAST:
             raise ValueError(f"peers.least: expected {LEAST} or more, found {self.least}")
 
-    def distance(self) -> str:
-        """How far is far, with its side: "15 % (or 6 robust sigmas) below"."""
+    def applied(self, median: str, where: str) -> str:
+        """The limit about a median, "the median 55.40 of 7 peers", and where these are: "in the node"."""
         side = {"lower": "below", "higher": "above", "both": "away from"}[self.worse]
         sigmas = f"{self.sigmas:g} robust sigmas"
         if self.resolution:
             sigmas += f", one of them {show(self.resolution, self.unit)} at least"
-        return f"{self.percent:g} % (or {sigmas}) {side}" if self.percent else f"{sigmas} {side}"
+        if not self.percent:
+            return f"not {side} {median} {where} by more than {sigmas}"
+        return f"at most {self.percent:g} % {side} {median} {where} (or {sigmas})"
 
     def __str__(self) -> str:
-        """ASCII: "at most 15 % (or 6 robust sigmas) below the median of its peers in the node and in all nodes"."""
-        where = " and ".join(WHERE[among] for among in self.among)
-        return f"at most {self.distance()} the median of its peers {where}"
+        """ASCII: "at most 15 % below the median of its peers in the node and in all nodes (or 6 robust sigmas)"."""
+        return self.applied("the median of its peers", " and ".join(WHERE[among] for among in self.among))
 
 
 WHERE = {"node": "in the node", "rail": "on the rail", "rack": "in the rack", "all": "in all nodes"}
