@@ -66,7 +66,6 @@ def without_certificate(_acceptance: Acceptance, _records: object, *, finished: 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--gpuready-replay", "demo", "-m", "level3"),
         ("--gpuready-replay", "demo-dcgm", "-m", "level4"),
         ("--gpuready-replay", "demo", "-m", "level4", "-k", "after or lowest", "--gpuready-keep-going"),
         ("--gpuready-replay", "nodes", "-m", "level2"),
@@ -96,7 +95,7 @@ def test_the_plan_is_what_a_run_then_takes(
     assert " passed in " not in dry.result.stdout.str()
     ran.clear()
     monkeypatch.setattr(Acceptance, "conclude", without_certificate)
-    accept(*arguments)
+    accept(*arguments, "--tb=no")
     taken = [(command.node, command.argv) for command in ran]
     assert sorted(taken[:inventory]) == sorted(promised[:inventory])
     assert taken[inventory:] == promised[inventory:]
