@@ -31,7 +31,7 @@ def test_the_manuals_example_loads(site_of: SiteOf) -> None:
     """The file that docs/site-file.md shows says what the manual says it says."""
     site = site_of(manual_example())
     assert (site.provider, site.profile, site.level, site.diagnostics) == ("Example Cloud", "h200-sxm", 2, "dcgm")
-    assert site.nodes == (DeclaredNode(name="node01", key="node01", count=8, nvlink="full", virtual=False),)
+    assert site.nodes == (DeclaredNode(name="node01", key="node01", count=8, nvlink="full", virtual=False, rack="r07"),)
     assert site.environment == {"NCCL_NVLS_ENABLE": "0"}
     assert site.exclude == (
         Exclusion(clause="GPU-19", reason="the batch system sets persistence mode before each job"),
