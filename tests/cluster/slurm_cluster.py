@@ -95,6 +95,16 @@ class SlurmCluster:
             self.script("slurmd", name)
 
     @contextlib.contextmanager
+    def hung_slurmd(self, name: str) -> Iterator[None]:
+        """Who serves that node takes connections and says nothing."""
+        pid = int((self.folder / f"slurmd-{name}.pid").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
     def controller(self) -> Iterator[None]:
         """This thread, and whatever it starts, is where this Slurm answers."""
         with Path("/proc/thread-self/ns/net").open() as ours, Path(f"/run/netns/{self.prefix}c").open() as theirs:

@@ -40,8 +40,7 @@ ENDS_S = 5.0
 AGAIN_S = 60.0
 """How long we wait for the free nodes alone, where others of the first request were not to be had."""
 
-LOOK_S = 5.0
-"""How often Slurm is asked what a job waits for."""
+LOOK_S = 5.0  # how often Slurm is asked what a job waits for
 
 # salloc hangs at times where a signal comes while it gives a job back, so it is not told by one but by Slurm.
 _HOLD = (

@@ -32,6 +32,9 @@ SHAPE = (690, " .")
 """What a keeper says in one line: 920 signs of base64 and about 30 around them, and how it ends."""
 
 END = SHAPE[1].encode("ascii")
+KILLED = 128
+"""A shell's exit code of what a signal ended, and more."""
+
 CLOSE_S = 3.0
 """How long srun may take to end when all its tasks have, and once more when it is killed."""
 
@@ -39,6 +42,7 @@ INTERRUPTED = "the run was interrupted"
 
 _LINE_MOST = 1100
 _SAID = 200
+_KILLS = re.compile(r": tasks? [0-9,-]+: (Killed|Terminated)")
 _LABEL = re.compile(rb" *(\d{1,7}): ?")
 
 # It stays when Slurm ends the step with SIGTERM, so that the keeper has its grace: srun kills whoever is left behind.
@@ -88,10 +92,15 @@ class InStep(Kept):
     def outcome(self, code: int | None, why: str) -> CommandResult | TransportError:
         """What came of it; `code` is what its task ended with, `why` what ended the wait for it."""
         node = self.command.node
-        if self.garbled or self._end is not None or self._failed is not None or (code is not None and not self.running):
+        if self.garbled or self._end is not None or self._failed is not None:
             return super().outcome(code, "")
         noise = shown(bytes(self._noise).strip().rpartition(b"\n")[2])
         found = why or noise or f"its task ended with code {code}"
+        if code is not None and not self.running:
+            return TransportError(
+                f"{node}: expected {self.request.python} and timeout (coreutils) there, found {found}; "
+                "install them or name another Python"
+            )
         if self.running:
             return LostError(
                 f"{node}: expected to hear how {shown_word(self.command)} ended, found {found}; "
@@ -218,7 +227,7 @@ class Step:
             self._hear_where(task, [word.decode("ascii", errors="replace") for word in words])
         elif each and not each.done:
             if kind == b"bye":
-                self._ended(each, int(words[0]) if words and words[0].isdigit() else None, "")
+                self._hear_bye(each, int(words[0]) if words and words[0].isdigit() else 255)
             else:
                 each.hear(whole, aside=False)
 
@@ -245,6 +254,12 @@ class Step:
         if re.fullmatch(r"\d+\.\d+", step):
             self._step = step
 
+    def _hear_bye(self, each: InStep, code: int) -> None:
+        # Before the command was sent only a lack of what it needs ends a task by itself; what is killed then is killed
+        # by srun, because another node did not start.
+        if self.went_at is not None or code < KILLED:
+            self._ended(each, code, "")
+
     def _hear_srun(self, line: str) -> None:
         self.said.append(line)
         failed = re.search(r"Node failure on (\S+)", line)
@@ -255,8 +270,10 @@ class Step:
                         self._ended(self.kept[node], None, line)
 
     def named(self, node: str) -> str:
-        """The last that srun said about this node, "" where it said nothing."""
+        """The last that srun said about this node but that it killed its task, "" where it said nothing."""
         for line in reversed(self.said):
+            if _KILLS.search(line):
+                continue
             for word in re.findall(r"[A-Za-z0-9._-]+(?:\[[0-9,-]+\][A-Za-z0-9._-]*)*", line):
                 with contextlib.suppress(ParseError):
                     if word == node or ("[" in word and node in expand(word)):

@@ -200,7 +200,7 @@ class Steps:
             return
         tries = self._steps[step]
         named = {each.command.node: step.named(each.command.node) for each in step.active}
-        bad = [each for each in step.active if named[each.command.node]] or missing or step.active
+        bad = [each for each in missing if named[each.command.node]] or missing or step.active
         none = len(bad) == len(step.active)
         late = f"no word of it within {self._start_s:g} s" if not step.exited else "srun ended without it"
         for each in step.active if tries == TRIES else bad:
