@@ -98,8 +98,8 @@ def test_who_is_far_fails_inside_its_own_limit() -> None:
     assert fails(verdicts, Outcome.PASS) == [f"node01/gpu{i}" for i in (0, 1, 2, 4, 5, 6, 7)]
     bad = verdicts[gpu("node01", 3)]
     assert bad.reason == (
-        "far from its peers in the node: 44.30 GB/s, 20 % below the median 55.30 of 7 peers (40 robust sigmas); "
-        "inside its own limit >= 30 GB/s"
+        "inside its own limit >= 30 GB/s, far from its peers in the node: "
+        "44.30 GB/s, 20 % below the median 55.30 of 7 peers (40 robust sigmas)"
     )
     assert bad.against == "at most 15 % below the median 55.30 of 7 peers in the node (or 6 robust sigmas)"
     assert bad.margin is None
@@ -154,7 +154,7 @@ def test_peers_never_pass() -> None:
         (
             (44.3, 44.1),
             Outcome.FAIL,
-            "44.30 GB/s, 20 % below the median 55.30 of 7 peers (40 robust sigmas); again far",
+            "44.30 GB/s, 20 % below the median 55.30 of 7 peers (40 robust sigmas); again 44.10 GB/s",
         ),
         ((44.3, 55.3), Outcome.UNSTABLE, "runs disagree about the limit against peers: 44.30 GB/s, 55.30 GB/s"),
         ((55.3, 44.3), Outcome.UNSTABLE, "against peers: 55.30 GB/s, 44.30 GB/s"),

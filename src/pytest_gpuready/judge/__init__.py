@@ -100,8 +100,14 @@ def _against(far: Sequence[bool]) -> str:
 
 def _far(clause: Clause, runs: Sequence[Seen | None], own: Sequence[bool | None]) -> tuple[str, None, str]:
     """Reason, no margin, and the limit as applied, of a part that each run has found far from its peers or worse."""
-    said = [run.says(clause.unit) if run and run.far else "outside its own limit" for run in runs]
     first = next(run for run in runs if run and run.far)
-    kept = f"; inside its own limit {clause.limit}" if clause.limit and all(own) else ""
-    applied = first.applied(clause.peers) if clause.peers else ""
-    return "; again ".join(said) + kept, None, applied
+    said, where = [], first.where
+    for run in runs:
+        if run is None or not run.far:
+            said.append("outside its own limit")
+            continue
+        said.append(run.says(clause.unit) + ("" if run.where == where else f" {run.where}"))
+    kept = f"inside its own limit {clause.limit}, " if clause.limit and all(own) else ""
+    whole = f"; {first.whole} stands out" if first.whole else ""
+    reason = f"{kept}far from its peers {where}: {'; again '.join(said)}{whole}"
+    return reason, None, first.applied(clause.peers) if clause.peers else ""

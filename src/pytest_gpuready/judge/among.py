@@ -53,11 +53,14 @@ class Seen:
         counted = ", ".join(f"{standing.peers + 1} {WHERE[level]}" for level, standing in self.levels)
         return f"too few peers to judge ({counted or 'none known'})"
 
+    @property
+    def where(self) -> str:
+        """The levels on which the part is far, as people say it."""
+        return " and ".join(WHERE[level] for level, _ in self.far)
+
     def says(self, unit: str) -> str:
         """One line about a part that is far: value, distance, median and number of peers on the narrowest level."""
-        where = " and ".join(WHERE[level] for level, _ in self.far)
-        whole = f"; {self.whole} stands out" if self.whole else ""
-        return f"far from its peers {where}: {self.far[0][1].says(unit)}{whole}"
+        return self.far[0][1].says(unit)
 
     def applied(self, limit: PeerLimit) -> str:
         """The limit as it was applied to a part that is far: with the median and the number of its peers."""
