@@ -274,12 +274,6 @@ def crowd() -> Certificate:
     return fleet(130, 1, slow=slow, unstable=("node012/gpu0",), silent=("node042", "node101"))
 
 
-@functools.cache
-def crowd_accepted() -> Certificate:
-    """130 nodes of one GPU, all well."""
-    return fleet(130, 1)
-
-
 def fleet(
     count: int,
     gpus: int,
@@ -289,7 +283,7 @@ def fleet(
     silent: tuple[str, ...] = (),
 ) -> Certificate:
     """So many nodes, and what is wrong with some of their parts."""
-    names = [f"node{n:0{len(str(count)) + (count < 100)}d}" for n in range(1, count + 1)]
+    names = [f"node{n:0{max(len(str(count)), 2)}d}" for n in range(1, count + 1)]
     nodes = []
     problems = {}
     for name in names:
