@@ -64,10 +64,10 @@ class Slurm:
         """How nodes are reached; nothing is asked of Slurm before the first command.
 
         `nodes` is all that the run will need: they are taken together, with those of the first command. `job` is one to
-        use instead of taking any; SLURM_JOB_ID says it too. `partition`, `reservation`, `constraint`, `account` and
-        `time_limit` are Slurm's words for a job of ours, `options` further words for salloc, `step_options` for srun.
-        `wait_s` is how long we wait for the nodes, `start_s` how long for all tasks of a step to begin. `says` gets
-        a line while we wait, `environment` further variables for agent commands.
+        use instead of taking any, or several with commas between; SLURM_JOB_ID says it too. `partition`, `reservation`,
+        `constraint`, `account` and `time_limit` are Slurm's words for a job of ours, `options` further words for
+        salloc, `step_options` for srun. `wait_s` is how long we wait for the nodes, `start_s` how long for all tasks of
+        a step to begin. `says` gets a line while we wait, `environment` further variables for agent commands.
 
         Raises:
             TransportError: Slurm's commands are not installed here.

@@ -87,7 +87,7 @@ class Jobs:
         step_options: tuple[str, ...],
         says: Callable[[str], None],
     ) -> None:
-        """`job` is one that has the nodes already, "" where we take them. `says` hears what we wait for."""
+        """`job`: who has the nodes already, "" where we take them. `says` hears what we wait for."""
         self._wanted, self._job, self._wait_s, self._options, self._says = wanted, job, wait_s, step_options, says
         self._places: dict[str, Place] = {}
         self._refused: Refused = {}
@@ -139,9 +139,9 @@ class Jobs:
     # --- a job that is there ------------------------------------------------------------------------------------------
 
     def _join(self, nodes: Iterable[str]) -> None:
-        """The nodes of the job that we were given."""
-        if not self._places:
-            self._settle(self._job)
+        """The nodes of the jobs that we were given."""
+        for job in () if self._places else self._job.split(","):
+            self._settle(job)
         for node in nodes:
             if node not in self._places:
                 self._refused[node] = TransportError(
