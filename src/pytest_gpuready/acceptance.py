@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
 
 from pytest_gpuready import __version__
 from pytest_gpuready.campaign.findings import Findings
@@ -26,10 +24,11 @@ from pytest_gpuready.certificate import background
 from pytest_gpuready.certificate.build import Facts, Record, build
 from pytest_gpuready.certificate.document import Certificate
 from pytest_gpuready.certificate.html import render
-from pytest_gpuready.certificate.junit import junit
+from pytest_gpuready.certificate.junit import junit_chunks
 from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.nodes import node_entries
 from pytest_gpuready.certificate.opening import header_lines, long_s, seen
+from pytest_gpuready.certificate.written import json_chunks
 from pytest_gpuready.errors import InventoryError, StoreError
 from pytest_gpuready.files import write_together
 from pytest_gpuready.inventory import Site, applies, choose_profile, resolve
@@ -161,10 +160,10 @@ class Acceptance:
             log_of=self.log_lines,
         )
         out = self.run.out
-        files = {
+        files: dict[Path, bytes | Iterable[bytes]] = {
             out / "certificate.html": render(certificate).encode(),
-            out / "junit.xml": junit(certificate),
-            out / "certificate.json": msgspec.json.format(msgspec.json.encode(certificate), indent=1) + b"\n",
+            out / "junit.xml": junit_chunks(certificate),
+            out / "certificate.json": json_chunks(certificate),
         }
         if finished:
             files[out / "run.json"] = ended(out, certificate.judged)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
@@ -14,8 +14,10 @@ def write_atomically(path: Path, data: bytes) -> None:
     write_together({path: data})
 
 
-def write_together(files: Mapping[Path, bytes]) -> None:
+def write_together(files: Mapping[Path, bytes | Iterable[bytes]]) -> None:
     """Put several files in place, all or none: renaming starts when every one of them is whole on the disk.
+
+    What is large comes in pieces.
 
     Where a renaming fails, those before it are taken back.
     """
@@ -27,7 +29,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
             written.append((Path(name), path))
             with os.fdopen(descriptor, "wb") as file:
                 os.fchmod(descriptor, 0o644)
-                file.write(data)
+                file.writelines((data,) if isinstance(data, bytes) else data)
                 file.flush()
                 os.fsync(descriptor)
         for temporary, path in written:

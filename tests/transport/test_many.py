@@ -129,7 +129,7 @@ def test_another_commands_word_is_noise() -> None:
 
 def test_nothing_counts_behind_the_end() -> None:
     """What comes after the end is no output."""
-    each = hear(kept(), "start", f"o {b64('out')}", "end 0 0 0 0.5 0", f"o {b64('more')}")
+    each = hear(kept(), "start", f"o {b64('out')}", "end 0 0 0 0.5 0 0", f"o {b64('more')}")
     outcome = each.outcome(0, "")
     assert isinstance(outcome, CommandResult)
     assert (outcome.stdout, outcome.exit_code, outcome.duration_s) == ("out", 0, 0.5)
@@ -137,7 +137,7 @@ def test_nothing_counts_behind_the_end() -> None:
 
 def test_a_process_that_survived_is_named() -> None:
     """What SIGKILL did not end has no exit code and is named."""
-    outcome = hear(kept(), "start", "end -9 0 0 0.5 4711").outcome(0, "")
+    outcome = hear(kept(), "start", "end -9 0 0 0.5 4711 0").outcome(0, "")
     assert isinstance(outcome, CommandResult)
     assert (outcome.exit_code, outcome.unkillable) == (None, "process 4711 did not end on SIGKILL")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ class Way:
     names: tuple[str, ...]
     lease: Mapping[str, str]
     job: str = ""
+    says: Callable[[str], None] | None = None
+    """Gets a line while one waits for the nodes."""
 
     def beside(self, name: str | None) -> Path | None:
         """A file that the site file names, relative to it."""
@@ -40,6 +43,8 @@ def open_way(kind: str, way: Way, screen: Screen | None) -> tuple[Transport, Tra
         TransportError: it is not installed here.
     """
     progress = Progress(screen) if screen else None
+    if screen:
+        way = dataclasses.replace(way, says=screen.line)
     bare = WAYS[kind](way, progress.said if progress else None)
     return bare, Shown(bare, progress) if progress else bare
 
@@ -74,6 +79,8 @@ def _slurm(way: Way, said: Said | None) -> Transport:
         reservation=asked.reservation,
         constraint=asked.constraint,
         account=asked.account,
+        time_limit=asked.time_limit,
+        says=way.says,
         python=asked.python,
         wait_s=asked.wait_s,
         environment=way.lease,

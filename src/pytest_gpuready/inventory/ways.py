@@ -35,6 +35,7 @@ class SlurmWay(Way, frozen=True, kw_only=True):
     reservation: Word = ""
     constraint: Word = ""
     account: Word = ""
+    time_limit: Annotated[str, Meta(pattern=r"^[0-9:-]{0,20}$")] = ""
     wait_s: Seconds = 600.0
 
 
