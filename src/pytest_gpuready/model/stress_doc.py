@@ -5,7 +5,7 @@ prints the `StressDoc`. Both speak in lines of JSON:
 
     to a worker     {"work": Work}                  first line
                     {"begin": i, "at": seconds}     phase i begins at this moment of CLOCK_MONOTONIC, on all GPUs
-                    {"stop": true}                  or the end of its stdin: end within a second, report as far as it came
+                    {"stop": true}                  or the end of its stdin: end within a second, report how far it came
     from a worker   {"ready": Ready} or {"problem": one line}
                     {"said": i, "t": s, ...}        at most once a second; t is seconds since the beginning of the phase
                     {"done": i, "result": {...}}    of the type that RESULTS has for the kind of the phase
@@ -15,6 +15,8 @@ Units stand in the names; GB is 10^9 bytes, TFLOPS 10^12 operations a second (IN
 since the beginning of the run. Bit patterns are hexadecimal text ("0x3f80"): JSON has no 64-bit integers for everybody.
 A list of errors is bounded by `MOST_ERRORS`, its count is not.
 """
+
+# ruff: noqa: RUF012 - msgspec copies the empty defaults of its structs; the rule does not see that these are structs
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ class Phase(Wire, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: str
     seconds: float = 0.0
-    """How long it lasts (gemm, burn, pulse, idle), at most lasts (cool), or may last (the others; 0: until it is done)."""
+    """How long it lasts (gemm, burn, pulse, idle), or lasts at most (cool, and the others; 0: until it is done)."""
     format: str = ""
     """fp64, tf32, bf16, fp16, fp8_e4m3, fp8_e5m2, int8, fp4, mxfp8: what a gemm multiplies."""
     formats: list[str] = []
@@ -334,7 +336,7 @@ class WindowSeen(Wire, frozen=True, kw_only=True, omit_defaults=True):
     taken: int = 0
     """Samples in the window; `samples` may hold fewer."""
     spans: dict[str, Span] = {}
-    """Column -> its span; a column without a reading is absent. Columns as in `WatchDoc.samples`, without t, reasons."""
+    """Column of `WatchDoc.samples` (but t and reasons) -> its span; a column without a reading is absent."""
     reasons: dict[str, int] = {}
     """Clock event reason ("0x4") -> samples that showed it."""
     samples: dict[str, list[float | None]] = {}
