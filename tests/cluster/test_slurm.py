@@ -250,7 +250,7 @@ def test_a_node_that_dies_costs_only_itself(
     slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slurm says that one failed, the step daemon of another is gone without a word: lost, and the others go on."""
-    monkeypatch.setattr("pytest_gpuready.transport.slurm_steps.SLACK_S", 0.0)
+    monkeypatch.setattr("pytest_gpuready.transport.slurm.steps.SLACK_S", 0.0)
     monkeypatch.setattr("pytest_gpuready.transport.kept.SLACK_S", 0.5)
     failed, killed, *others = slurm.names
     said = f"echo early >&2; echo '{PROGRESS}{{\"heard\":1}}' >&2"

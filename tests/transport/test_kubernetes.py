@@ -21,7 +21,7 @@ from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import LostError, ManyTransport, StoppedError
 from pytest_gpuready.transport.kubernetes import Kubernetes
-from pytest_gpuready.transport.kubernetes_manifests import CLUSTER_RIGHTS, RIGHTS
+from pytest_gpuready.transport.kubernetes.manifests import CLUSTER_RIGHTS, RIGHTS
 from tests.transport.standin_kubectl import Cluster
 
 SRC = Path(__file__).parents[2] / "src"
@@ -375,7 +375,7 @@ exec(source + f"\\nmain({idle_s})\\n")
 
 def test_the_first_process_of_a_pod(tmp_path: Path) -> None:
     """It ends when nobody has come for its idle time; told to end, it tells the keepers and waits for them."""
-    holder = SRC / "pytest_gpuready" / "transport" / "kubernetes_holder.py"
+    holder = SRC / "pytest_gpuready" / "transport" / "kubernetes" / "holder.py"
     first = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
     idle = subprocess.Popen([*first, sys.executable, "-I", "-S", "-c", HOLDER, str(holder), "0.2"])
     words = [*first, sys.executable, "-I", "-S", "-c", HOLDER, str(holder), "60"]

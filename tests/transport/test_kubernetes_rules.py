@@ -13,8 +13,8 @@ import yaml
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command
-from pytest_gpuready.transport.kubernetes_manifests import Manifest, Shape, as_yaml, manifests
-from pytest_gpuready.transport.kubernetes_rules import RULES, broken
+from pytest_gpuready.transport.kubernetes.manifests import Manifest, Shape, as_yaml, manifests
+from pytest_gpuready.transport.kubernetes.rules import RULES, broken
 from tests.transport.standin_kubectl import Cluster
 
 NODES = ("gpu-001", "gpu-002.example.com")

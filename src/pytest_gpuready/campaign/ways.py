@@ -90,7 +90,7 @@ def _slurm(way: Way, said: Said | None) -> Transport:
 
 def _kubernetes(way: Way, said: Said | None) -> Transport:
     from pytest_gpuready.transport.kubernetes import Kubernetes  # noqa: PLC0415 - one node needs none of it
-    from pytest_gpuready.transport.kubernetes_manifests import GPU_TOLERATION  # noqa: PLC0415
+    from pytest_gpuready.transport.kubernetes.manifests import GPU_TOLERATION  # noqa: PLC0415
 
     asked = way.site.kubernetes if way.site else KubernetesWay()
     if not asked.image:

@@ -19,7 +19,7 @@ from pathlib import Path
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.model.command import PYTHON
-from pytest_gpuready.transport import LostError
+from pytest_gpuready.transport import LostError, StoppedError
 from pytest_gpuready.transport.agent_environment import agent_environment
 from pytest_gpuready.transport.agent_zip import OLDEST, AgentZip
 from pytest_gpuready.transport.keeper import CHUNK, FLUSH_S
@@ -27,6 +27,9 @@ from pytest_gpuready.transport.progress_lines import ProgressLines
 
 KILL_AFTER_S = 5
 """What `timeout -k` leaves a keeper that itself hangs."""
+
+INTERRUPTED = "the run was interrupted"
+"""Why one no longer waits for a command, where the person pressed Ctrl-C."""
 
 SLACK_S = 5.0
 """What starting and the way back may take beyond all other deadlines."""
@@ -165,7 +168,8 @@ class Kept:
             self.garbled = self.garbled or f"more than {NOISE_BYTES} bytes that are not the command's"
 
     def outcome(self, code: int | None, why: str) -> CommandResult | TransportError:
-        """What came of it; `code` is ssh's own exit code, `why` what ended the wait for it ("" where it ended)."""
+        """What came of it; `code` is what the way to the node ended with, `why` what ended the wait for it ("" where it
+        ended)."""
         node = self.command.node
         if self.garbled:
             return TransportError(f"{node}: expected the answer of a keeper, found {self.garbled}; log in and look")
@@ -173,6 +177,11 @@ class Kept:
             return TransportError(f"{node}: {self._not_started(self._failed)}")
         if self._end is not None:
             return self._ended(self._end)
+        return self.without_end(code, why)
+
+    def without_end(self, code: int | None, why: str) -> TransportError:
+        """What is known of a command whose end nobody said; `code` is ssh's own."""
+        node = self.command.node
         noise = shown(bytes(self._noise).strip().rpartition(b"\n")[2])
         found = why or f"ssh ended with code {code}"
         if self.running:
@@ -181,6 +190,8 @@ class Kept:
                 f"{found}{': ' if noise else ''}{noise}; see whether the node is up",
                 self._result(None),
             )
+        if why == INTERRUPTED:
+            return StoppedError(f"{node}: {why}")
         if why or code == SSH_FAILED:
             todo = f"see that `ssh {node} true` works"
             return TransportError(f"{node}: expected to log in by ssh, found {noise or found}; {todo}")

@@ -24,18 +24,18 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_gpuready.errors import TransportError
-from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.model import Command
 from pytest_gpuready.model.command import PYTHON
-from pytest_gpuready.transport import Ended, Interrupted
+from pytest_gpuready.transport import Ended
 from pytest_gpuready.transport.agent_zip import AgentZip, agent_zip
-from pytest_gpuready.transport.fan_out import KILL_S, FanOut, Route
-from pytest_gpuready.transport.kept import SLACK_S, Kept, Request, request
-from pytest_gpuready.transport.local import ENDING, GRACE_S, MAX_BYTES, Progress
+from pytest_gpuready.transport.engine import Engined
+from pytest_gpuready.transport.kept import Kept, Request, request
+from pytest_gpuready.transport.local import GRACE_S, MAX_BYTES, Progress
+from pytest_gpuready.transport.ssh.fan_out import FanOut, Route
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 """A node's name: nothing that ssh takes for an option or ClusterShell for a pattern."""
@@ -48,7 +48,7 @@ _ALWAYS = (
 )
 
 
-class Ssh:
+class Ssh(Engined):
     """The transport for many nodes. `progress` is called from a thread of the transport."""
 
     def __init__(
@@ -93,81 +93,22 @@ class Ssh:
         self._max_bytes = max_bytes
         self._patience_s = patience_s
         self._environment = dict(environment or {})
-        self._progress: Progress = progress or (lambda _command, _said: None)
+        super().__init__(progress)
         self._agent = agent
-        self._running: list[FanOut] = []
 
-    def run(self, command: Command) -> CommandResult:
-        """Run the command on its node.
-
-        Raises:
-            TransportError: the node could not be reached, the command not be started, or its end not be heard of.
-            Interrupted: Ctrl-C was pressed meanwhile.
-        """
-        outcome: CommandResult | TransportError | None = None
-        try:
-            for ended in self.run_many([command]):
-                outcome = ended[1]
-        except KeyboardInterrupt:
-            if isinstance(outcome, CommandResult):
-                raise Interrupted(outcome) from None
-            raise
-        if isinstance(outcome, CommandResult):
-            return outcome
-        assert outcome is not None
-        raise outcome
-
-    def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
-        """Run these commands, one a node, each under its own deadline; yields them as they end.
-
-        A second Ctrl-C ends all of them at once.
-
-        Raises:
-            ValueError: two of the commands are for one node.
-        """
-        commands = tuple(commands)
-        if len({command.node for command in commands}) < len(commands):
-            raise ValueError("expected one command a node, found two for one of them")
-        return self._run_many(commands)
-
-    def _run_many(self, commands: tuple[Command, ...]) -> Iterator[Ended]:
-        named = []
+    def _open(self, commands: tuple[Command, ...]) -> tuple[list[Ended], FanOut | None, Callable[[], None]]:
+        named: list[Command] = []
+        refused: list[Ended] = []
         for command in commands:
             if NAME.fullmatch(command.node):
                 named.append(command)
             else:
-                yield (
-                    command,
-                    TransportError(f"{command.node!a}: expected a host name, found other characters; correct the name"),
-                )
+                why = f"{command.node!a}: expected a host name, found other characters; correct the name"
+                refused.append((command, TransportError(why)))
         if not named:
-            return
+            return refused, None, lambda: None
         fan_out = FanOut(self._route, self._kept(named), self._progress)
-        self._running.append(fan_out)
-        interrupted = False
-        try:
-            fan_out.start()
-            while True:
-                try:
-                    ended = fan_out.ended.get()
-                except KeyboardInterrupt:
-                    if interrupted:
-                        raise
-                    interrupted = True
-                    fan_out.stop()
-                    for command in fan_out.running:
-                        self._progress(command, {ENDING: True})
-                    continue
-                if ended is None:
-                    break
-                yield ended
-            if interrupted:
-                raise KeyboardInterrupt
-        finally:
-            # Only where somebody stopped to listen is there anything left to end.
-            fan_out.kill()
-            fan_out.wait(KILL_S + SLACK_S)
-            self._running.remove(fan_out)
+        return refused, fan_out, fan_out.start
 
     def _kept(self, commands: list[Command]) -> list[Kept]:
         requests: dict[tuple[object, ...], Request] = {}
@@ -192,21 +133,3 @@ class Ssh:
                 )
             )
         return kept
-
-    def stop(self) -> None:
-        """Tell every command that runs now to end, and wait for it.
-
-        Ctrl-C while it waits kills them at once.
-        """
-        running = list(self._running)
-        for fan_out in running:
-            fan_out.stop()
-        grace_s = max((command.grace_s for fan_out in running for command in fan_out.running), default=0.0)
-        give_up = time.monotonic() + grace_s + SLACK_S + 2 * KILL_S
-        try:
-            for fan_out in running:
-                fan_out.wait(max(0.0, give_up - time.monotonic()))
-        except KeyboardInterrupt:
-            for fan_out in running:
-                fan_out.kill()
-            raise

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pytest_gpuready.model.agent_doc import AROUND_GRACE_S
-from pytest_gpuready.transport.kubernetes_manifests import CLUSTER_RIGHTS, JOB_LABEL, MOST_NODES, RIGHTS
+from pytest_gpuready.transport.kubernetes.manifests import CLUSTER_RIGHTS, JOB_LABEL, MOST_NODES, RIGHTS
 
 Manifest = Mapping[str, Any]
 

@@ -20,20 +20,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pytest_gpuready.errors import TransportError
-from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.model import Command
 from pytest_gpuready.transport import Ended, LostError, StoppedError
-from pytest_gpuready.transport.kept import LINE_BYTES, SLACK_S, Kept, shown_word
-from pytest_gpuready.transport.kubernetes_kubectl import ENVIRONMENT, Kubectl, complaint
+from pytest_gpuready.transport.engine import KILL_S
+from pytest_gpuready.transport.kept import INTERRUPTED, LINE_BYTES, SLACK_S, Kept, shown_word
+from pytest_gpuready.transport.kubernetes.kubectl import ENVIRONMENT, Kubectl, complaint
 from pytest_gpuready.transport.local import ALIVE_S
 
 TICK_S = 0.1
-KILL_S = 3.0
-"""How long a pod may take to say the end of a command that was killed."""
-
 WORD_S = 15.0
 """How often a keeper gets a word that it ignores: whatever stands between cuts connections that say nothing."""
 
-INTERRUPTED = "the run was interrupted"
 _CHUNK = 65536
 
 
@@ -47,10 +44,8 @@ class InPod(Kept):
         """True when the keeper has said how the command ended, or that it did not start."""
         return self._end is not None or self._failed is not None
 
-    def outcome(self, code: int | None, why: str) -> CommandResult | TransportError:
-        """What came of it; `code` is kubectl's exit code, `why` what ended the wait for it."""
-        if self.garbled or self.has_end:
-            return super().outcome(code, why)
+    def without_end(self, code: int | None, why: str) -> TransportError:
+        """What is known of it without an end; `code` is kubectl's exit code, `why` what ended the wait for it."""
         node = self.command.node
         said = complaint(bytes(self._noise))
         found, todo = said or (f"kubectl ended with code {code}", "see that `kubectl get nodes` works")
@@ -145,9 +140,10 @@ class Execs:
         self._kill_at = self._kill_at or time.monotonic()
         self._wake()
 
-    def wait(self, seconds: float) -> None:
-        """Wait for the end."""
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end. Returns False where it still works."""
         self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):  # full: it is awake; closed: it has ended

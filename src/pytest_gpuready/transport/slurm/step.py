@@ -22,11 +22,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_gpuready.errors import ParseError, TransportError
-from pytest_gpuready.model import CommandResult
 from pytest_gpuready.parse.hostlist import expand
 from pytest_gpuready.transport import LostError, StoppedError
-from pytest_gpuready.transport.kept import LINE_BYTES, Kept, Request, shown, shown_word
-from pytest_gpuready.transport.slurm_local import ask, environment, fold
+from pytest_gpuready.transport.kept import INTERRUPTED, LINE_BYTES, Kept, Request, shown, shown_word
+from pytest_gpuready.transport.slurm.commands import ask, environment, fold
 
 SHAPE = (690, " .")
 """What a keeper says in one line: 920 signs of base64 and about 30 around them, and how it ends."""
@@ -37,8 +36,6 @@ KILLED = 128
 
 CLOSE_S = 3.0
 """How long srun may take to end when all its tasks have, and once more when it is killed."""
-
-INTERRUPTED = "the run was interrupted"
 
 _LINE_MOST = 1100
 _SAID = 200
@@ -89,11 +86,9 @@ class InStep(Kept):
 
     __slots__ = ()
 
-    def outcome(self, code: int | None, why: str) -> CommandResult | TransportError:
-        """What came of it; `code` is what its task ended with, `why` what ended the wait for it."""
+    def without_end(self, code: int | None, why: str) -> TransportError:
+        """What is known of it without an end; `code` is its task's, `why` what ended the wait for it."""
         node = self.command.node
-        if self.garbled or self._end is not None or self._failed is not None:
-            return super().outcome(code, "")
         noise = shown(bytes(self._noise).strip().rpartition(b"\n")[2])
         found = why or noise or f"its task ended with code {code}"
         if code is not None and not self.running:

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from pytest_gpuready.errors import TransportError
-from pytest_gpuready.transport.kubernetes_kubectl import Kubectl
-from pytest_gpuready.transport.kubernetes_manifests import JOB_LABEL, MOST_NODES, POOL_LABEL, Shape, job
-from pytest_gpuready.transport.kubernetes_rules import broken
-from pytest_gpuready.transport.kubernetes_state import Pod, read_nodes, read_pods
+from pytest_gpuready.transport.kubernetes.kubectl import Kubectl
+from pytest_gpuready.transport.kubernetes.manifests import JOB_LABEL, MOST_NODES, POOL_LABEL, Shape, job
+from pytest_gpuready.transport.kubernetes.rules import broken
+from pytest_gpuready.transport.kubernetes.state import Pod, read_nodes, read_pods
 
 FIRST_S = 0.5
 """After how long it looks for the first time; then ever less often."""

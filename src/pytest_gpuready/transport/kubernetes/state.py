@@ -9,7 +9,7 @@ import msgspec
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.transport.kept import shown
-from pytest_gpuready.transport.kubernetes_manifests import CONTAINER
+from pytest_gpuready.transport.kubernetes.manifests import CONTAINER
 
 _HOPELESS = {
     "InvalidImageName",

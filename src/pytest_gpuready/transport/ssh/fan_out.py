@@ -24,16 +24,12 @@ from typing import Any
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import Ended
-from pytest_gpuready.transport.kept import LINE_BYTES, SLACK_S, Kept, Request
+from pytest_gpuready.transport.engine import KILL_S
+from pytest_gpuready.transport.kept import INTERRUPTED, LINE_BYTES, SLACK_S, Kept, Request
 
 TICK_S = 0.1
 ALIVE_S = 1.0
 """How often `progress` hears that a command still runs."""
-
-KILL_S = 3.0
-"""How long a node may take to say the end of a command that was killed."""
-
-INTERRUPTED = "the run was interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,14 +15,12 @@ from collections.abc import Callable, Sequence
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command
 from pytest_gpuready.transport import Ended
-from pytest_gpuready.transport.kept import SLACK_S
+from pytest_gpuready.transport.engine import KILL_S
+from pytest_gpuready.transport.kept import INTERRUPTED, SLACK_S
 from pytest_gpuready.transport.local import ALIVE_S
-from pytest_gpuready.transport.slurm_step import CLOSE_S, INTERRUPTED, InStep, Place, Step
+from pytest_gpuready.transport.slurm.step import CLOSE_S, InStep, Place, Step
 
 TICK_S = 0.1
-KILL_S = 3.0
-"""How long a node may take to say the end of a command that was killed."""
-
 AT_ONCE = 24
 """How many srun run at a time: each takes about 10 MB here and a place in Slurm's queue of messages."""
 

@@ -72,7 +72,7 @@ RIGHTS = (
 CLUSTER_RIGHTS = (("", "nodes", "list"),)
 """What it does outside: nodes belong to no namespace."""
 
-_HOLDER = (Path(__file__).parent / "kubernetes_holder.py").read_text(encoding="utf-8")
+_HOLDER = (Path(__file__).parent / "holder.py").read_text(encoding="utf-8")
 _NOBODY = 65532
 
 

@@ -31,8 +31,9 @@ from pytest_gpuready.parse.slurm_state import (
     slurm_job,
 )
 from pytest_gpuready.transport import StoppedError
-from pytest_gpuready.transport.slurm_local import ask, environment, fold, last_error
-from pytest_gpuready.transport.slurm_step import INTERRUPTED, Place
+from pytest_gpuready.transport.kept import INTERRUPTED
+from pytest_gpuready.transport.slurm.commands import ask, environment, fold, last_error
+from pytest_gpuready.transport.slurm.step import Place
 
 ENDS_S = 5.0
 """How long salloc may take to give a job back."""

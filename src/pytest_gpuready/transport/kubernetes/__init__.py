@@ -26,27 +26,27 @@ import atexit
 import contextlib
 import re
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pytest_gpuready.errors import TransportError
-from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.model import Command
 from pytest_gpuready.model.command import PYTHON
-from pytest_gpuready.transport import Ended, Interrupted, StoppedError
+from pytest_gpuready.transport import Ended, StoppedError
 from pytest_gpuready.transport.agent_zip import AgentZip, agent_zip
-from pytest_gpuready.transport.kept import SLACK_S, Request, request
-from pytest_gpuready.transport.kubernetes_exec import INTERRUPTED, KILL_S, Execs, InPod, words
-from pytest_gpuready.transport.kubernetes_kubectl import Kubectl, find
-from pytest_gpuready.transport.kubernetes_manifests import CONTAINER, GPU_TOLERATION, GpuAccess, Shape
-from pytest_gpuready.transport.kubernetes_pool import Pool
-from pytest_gpuready.transport.local import ENDING, GRACE_S, MAX_BYTES, Progress
+from pytest_gpuready.transport.engine import Engined
+from pytest_gpuready.transport.kept import INTERRUPTED, Request, request
+from pytest_gpuready.transport.kubernetes.execs import Execs, InPod, words
+from pytest_gpuready.transport.kubernetes.kubectl import Kubectl, find
+from pytest_gpuready.transport.kubernetes.manifests import CONTAINER, GPU_TOLERATION, GpuAccess, Shape
+from pytest_gpuready.transport.kubernetes.pool import Pool
+from pytest_gpuready.transport.local import GRACE_S, MAX_BYTES, Progress
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """A node's name in Kubernetes: a DNS-1123 subdomain."""
 
 
-class Kubernetes:
+class Kubernetes(Engined):
     """The transport for nodes of a cluster. `progress` is called from a thread of the transport."""
 
     def __init__(
@@ -104,85 +104,28 @@ class Kubernetes:
         self._python, self._agent, self._environment = python, agent, dict(environment or {})
         self._max_bytes, self._patience_s = max_bytes, patience_s
         self._fanout, self._start_s = fanout, start_s
-        self._progress: Progress = progress or (lambda _command, _said: None)
-        self._running: list[Execs] = []
+        super().__init__(progress)
         atexit.register(self._close_quietly)
 
-    def run(self, command: Command) -> CommandResult:
-        """Run the command on its node.
-
-        Raises:
-            TransportError: there is no pod on the node, the command could not be started, or its end was not heard of.
-            Interrupted: Ctrl-C was pressed meanwhile.
-        """
-        outcome: CommandResult | TransportError | None = None
-        try:
-            for ended in self.run_many([command]):
-                outcome = ended[1]
-        except KeyboardInterrupt:
-            if isinstance(outcome, CommandResult):
-                raise Interrupted(outcome) from None
-            raise
-        if isinstance(outcome, CommandResult):
-            return outcome
-        assert outcome is not None
-        raise outcome
-
-    def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
-        """Run these commands, one a node, each under its own deadline; yields them as they end.
-
-        A second Ctrl-C ends all of them at once.
-
-        Raises:
-            ValueError: two of the commands are for one node.
-        """
-        commands = tuple(commands)
-        if len({command.node for command in commands}) < len(commands):
-            raise ValueError("expected one command a node, found two for one of them")
-        return self._run_many(commands)
-
-    def _run_many(self, commands: tuple[Command, ...]) -> Iterator[Ended]:
+    def _open(self, commands: tuple[Command, ...]) -> tuple[list[Ended], Execs | None, Callable[[], None]]:
         named: dict[str, Command] = {}
+        refused: list[Ended] = []
         for command in commands:
             if not NAME.fullmatch(command.node):
                 why = f"{command.node!a}: expected a node's name as Kubernetes has them, found other characters"
-                yield command, TransportError(f"{why}; correct the name")
+                refused.append((command, TransportError(f"{why}; correct the name")))
             elif command.grace_s > self._shape.grace_s:
                 why = f"{command.node}: expected a grace of at most {self._shape.grace_s:g} s for a command in a pod"
-                yield command, TransportError(f"{why}, found {command.grace_s:g} s; raise grace_s")
+                refused.append((command, TransportError(f"{why}, found {command.grace_s:g} s; raise grace_s")))
             else:
                 named[command.node] = command
         if not named:
-            return
+            return refused, None, lambda: None
         execs = Execs(fanout=self._fanout, start_s=self._start_s, progress=self._progress)
         preparing = threading.Thread(
             target=self._prepare, args=(named, execs), name="gpuready-kubernetes-pods", daemon=True
         )
-        self._running.append(execs)
-        interrupted = False
-        try:
-            preparing.start()
-            while True:
-                try:
-                    ended = execs.ended.get()
-                except KeyboardInterrupt:
-                    if interrupted:
-                        raise
-                    interrupted = True
-                    execs.stop()
-                    for command in execs.running:
-                        self._progress(command, {ENDING: True})
-                    continue
-                if ended is None:
-                    break
-                yield ended
-            if interrupted:
-                raise KeyboardInterrupt
-        finally:
-            # Only where somebody stopped to listen is there anything left to end.
-            execs.kill()
-            execs.wait(KILL_S + SLACK_S)
-            self._running.remove(execs)
+        return refused, execs, preparing.start
 
     def _prepare(self, named: Mapping[str, Command], execs: Execs) -> None:
         """Give each command to the engine when the pod of its node runs. Runs in a thread of its own."""
@@ -228,24 +171,6 @@ class Kubernetes:
             max_bytes=self._max_bytes,
             said=lambda said: self._progress(command, said),
         )
-
-    def stop(self) -> None:
-        """Tell every command that runs now to end, and wait for it; the pods stay for what comes next.
-
-        Ctrl-C while it waits kills them at once.
-        """
-        running = list(self._running)
-        for execs in running:
-            execs.stop()
-        grace_s = max((command.grace_s for execs in running for command in execs.running), default=0.0)
-        give_up = time.monotonic() + grace_s + SLACK_S + 2 * KILL_S
-        try:
-            for execs in running:
-                execs.wait(max(0.0, give_up - time.monotonic()))
-        except KeyboardInterrupt:
-            for execs in running:
-                execs.kill()
-            raise
 
     def close(self) -> None:
         """Delete the Jobs of this run, and with them its pods. It may be used again.

@@ -16,27 +16,27 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pytest_gpuready.errors import ParseError, TransportError
-from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.model import Command
 from pytest_gpuready.model.command import PYTHON
 from pytest_gpuready.parse.slurm_topology import SlurmTopology, slurm_topology
-from pytest_gpuready.transport import Ended, Interrupted
+from pytest_gpuready.transport import Ended
 from pytest_gpuready.transport.agent_zip import AgentZip, agent_zip
-from pytest_gpuready.transport.kept import SLACK_S, Request, request
-from pytest_gpuready.transport.local import ENDING, GRACE_S, MAX_BYTES, Progress
-from pytest_gpuready.transport.slurm_jobs import Jobs, Wanted
-from pytest_gpuready.transport.slurm_local import ask, require
-from pytest_gpuready.transport.slurm_step import SHAPE, InStep, Place
-from pytest_gpuready.transport.slurm_steps import KILL_S, Group, Steps
+from pytest_gpuready.transport.engine import Engined
+from pytest_gpuready.transport.kept import Request, request
+from pytest_gpuready.transport.local import GRACE_S, MAX_BYTES, Progress
+from pytest_gpuready.transport.slurm.commands import ask, require
+from pytest_gpuready.transport.slurm.jobs import Jobs, Wanted
+from pytest_gpuready.transport.slurm.step import SHAPE, InStep, Place
+from pytest_gpuready.transport.slurm.steps import Group, Steps
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 """A node's name: nothing that Slurm takes for an option, a list or a file."""
 
 
-class Slurm:
+class Slurm(Engined):
     """The transport for nodes of a Slurm cluster. `progress` is called from a thread of the transport."""
 
     def __init__(
@@ -92,74 +92,13 @@ class Slurm:
         )
         self._python, self._agent, self._environment = python, agent, dict(environment or {})
         self._start_s, self._max_bytes, self._patience_s = start_s, max_bytes, patience_s
-        self._progress: Progress = progress or (lambda _command, _said: None)
+        super().__init__(progress)
         self._suspects: set[str] = set()
-        self._running: list[Steps] = []
 
-    def run(self, command: Command) -> CommandResult:
-        """Run the command on its node.
-
-        Raises:
-            TransportError: Slurm does not give the node, the command could not be started, or its end not be heard of.
-            Interrupted: Ctrl-C was pressed meanwhile.
-        """
-        outcome: CommandResult | TransportError | None = None
-        try:
-            for ended in self.run_many([command]):
-                outcome = ended[1]
-        except KeyboardInterrupt:
-            if isinstance(outcome, CommandResult):
-                raise Interrupted(outcome) from None
-            raise
-        if isinstance(outcome, CommandResult):
-            return outcome
-        assert outcome is not None
-        raise outcome
-
-    def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
-        """Run these commands, one a node, each under its own deadline; yields them as they end.
-
-        A second Ctrl-C ends all of them at once.
-
-        Raises:
-            ValueError: two of the commands are for one node.
-        """
-        commands = tuple(commands)
-        if len({command.node for command in commands}) < len(commands):
-            raise ValueError("expected one command a node, found two for one of them")
-        return self._run_many(commands)
-
-    def _run_many(self, commands: tuple[Command, ...]) -> Iterator[Ended]:
+    def _open(self, commands: tuple[Command, ...]) -> tuple[list[Ended], Steps | None, Callable[[], None]]:
         refused, groups = self._grouped(commands)
-        yield from refused
-        if not groups:
-            return
         steps = Steps(groups, start_s=self._start_s, suspects=self._suspects, progress=self._progress)
-        self._running.append(steps)
-        interrupted = False
-        try:
-            steps.start()
-            while True:
-                try:
-                    ended = steps.ended.get()
-                except KeyboardInterrupt:
-                    if interrupted:
-                        raise
-                    interrupted = True
-                    steps.stop()
-                    for command in steps.running:
-                        self._progress(command, {ENDING: True})
-                    continue
-                if ended is None:
-                    break
-                yield ended
-            if interrupted:
-                raise KeyboardInterrupt
-        finally:
-            # Only where somebody stopped to listen is there anything left to end.
-            steps.kill()
-            steps.wait(KILL_S + SLACK_S)
-            self._running.remove(steps)
+        return refused, steps if groups else None, steps.start
 
     def _grouped(self, commands: tuple[Command, ...]) -> tuple[list[Ended], list[Group]]:
         """What cannot run and why, and what can: each group is one srun."""
@@ -213,23 +152,9 @@ class Slurm:
         )
 
     def stop(self) -> None:
-        """Tell every command that runs now to end, and wait for it; the nodes stay ours for what comes next.
-
-        Ctrl-C while it waits kills them at once.
-        """
+        """Tell every command that runs now to end, and wait for it; the nodes stay ours for what comes next."""
         self._jobs.stop()
-        running = list(self._running)
-        for steps in running:
-            steps.stop()
-        grace_s = max((command.grace_s for steps in running for command in steps.running), default=0.0)
-        give_up = time.monotonic() + grace_s + SLACK_S + 2 * KILL_S
-        try:
-            for steps in running:
-                steps.wait(max(0.0, give_up - time.monotonic()))
-        except KeyboardInterrupt:
-            for steps in running:
-                steps.kill()
-            raise
+        super().stop()
 
     @property
     def jobs(self) -> tuple[str, ...]:
