@@ -29,7 +29,12 @@ TIED = "GPUREADY_TIED"
 """As in `model.agent_doc`, which cannot be imported before the process is tied."""
 AROUND_GRACE_S = 20.0
 """As in `model.agent_doc`."""
-USAGE = "expected 'node', 'nvml', 'copies BDF', 'copies-together BDF...', 'after LEVEL' or 'around BDF,... -- WORD...'"
+STRESS_GRACE_S = 20.0
+"""As in `model.stress_doc`."""
+USAGE = (
+    "expected 'node', 'nvml', 'copies BDF', 'copies-together BDF...', 'stress PLAN [BDF...]', 'after LEVEL' or "
+    "'around BDF,... -- WORD...'"
+)
 LOADED_LEVELS = ("2", "3", "4")
 """Levels that have a load to look back at."""
 
@@ -70,6 +75,12 @@ def _around(arguments: Sequence[str]) -> Wire:
     return around(arguments)
 
 
+def _stress(arguments: Sequence[str]) -> Wire:
+    from pytest_gpuready.agent.stress.crew import stress  # noqa: PLC0415 - see above
+
+    return stress(arguments)
+
+
 # Probe -> what runs it, fewest and most arguments.
 PROBES: dict[str, tuple[Callable[[Sequence[str]], Wire], int, int]] = {
     "node": (_node, 0, 0),
@@ -78,6 +89,7 @@ PROBES: dict[str, tuple[Callable[[Sequence[str]], Wire], int, int]] = {
     "copies-together": (_together, 1, 64),
     "around": (_around, 3, 4096),
     "after": (_after, 1, 1),
+    "stress": (_stress, 1, 65),
 }
 
 
@@ -110,7 +122,7 @@ def tie_to_controller(grace_s: float = 0.0) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run one probe and print its document. 0: printed; 2: called wrongly."""
-    tie_to_controller(AROUND_GRACE_S if argv[:1] == ["around"] else 0.0)
+    tie_to_controller({"around": AROUND_GRACE_S, "stress": STRESS_GRACE_S}.get("".join(argv[:1]), 0.0))
     from pytest_gpuready.errors import LeaseError  # noqa: PLC0415 - only now: see above
     from pytest_gpuready.model.agent_doc import DEADLINE, LEASE  # noqa: PLC0415 - see above
 

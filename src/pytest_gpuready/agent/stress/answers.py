@@ -1,0 +1,146 @@
+"""What a worker says, checked: whatever is not what it was asked for, when it was asked, is named in one line.
+
+Nothing of a worker is believed because it came: not its address, not its clock, not a rate that no number can be.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pytest_gpuready.model.stress_doc import RESULTS, Phase, Ready, Result, decode_result
+
+EARLY_S = 0.5
+"""By so much less than asked for may a phase last that says it was not cut: clocks are read at different moments."""
+
+LATE_S = 2.0
+"""So much later than told may a load begin."""
+
+DRIFT_S = 0.5
+"""So far ahead of our clock may a worker's be. It may be behind by more: its lines wait for us to read them."""
+
+BEHIND_S = 10.0
+
+LASTING = frozenset({"gemm", "burn", "pulse", "idle"})
+"""Kinds that last as long as they were told to."""
+
+SAME = ("format", "level", "kernel", "pattern")
+"""What the result says as well as the phase: it must be the same."""
+
+SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The phase that a worker is at: its number for the worker, and when it begins."""
+
+    number: int
+    phase: Phase
+    at: float
+
+
+class WrongError(Exception):
+    """What came is no answer to what was asked; the worker that said it is not believed any further."""
+
+
+class LateError(Exception):
+    """This one result does not count; the worker may go on."""
+
+
+def decoded(text: bytes) -> dict[str, Any]:
+    """One line of a worker. Raises WrongError where it is no JSON object."""
+    try:
+        line = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        line = None
+    if not isinstance(line, dict):
+        raise WrongError(f"expected lines of JSON, found {shown(text)}")
+    return line
+
+
+def ready(said: Any, bdf: str) -> Ready:
+    """A worker that is ready on the GPU it was given. Raises WrongError."""
+    try:
+        found = msgspec.json.decode(msgspec.json.encode(said), type=Ready)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise WrongError(f"expected to hear that it is ready, found {plain(str(error))}") from error
+    if found.bdf != bdf:
+        raise WrongError(f"expected GPU {bdf}, found that it took {plain(found.bdf)}")
+    _numbers(said, "ready")
+    return found
+
+
+def progress(line: dict[str, Any], asked: Asked | None, now: float) -> None:
+    """Something that is said while a phase runs. Raises WrongError."""
+    if asked is None or line["said"] != asked.number:
+        raise WrongError(f"expected words about {_told(asked)}, found some about phase {plain(repr(line['said']))}")
+    t = line.get("t")
+    if isinstance(t, bool) or not isinstance(t, (int, float)) or not math.isfinite(t):
+        raise WrongError(f"expected seconds since the beginning, found {plain(repr(t))}")
+    if not now - asked.at - BEHIND_S <= t <= now - asked.at + DRIFT_S:
+        raise WrongError(f"expected its clock at {now - asked.at:.1f} s of {_told(asked)}, found {t:.1f} s")
+    _numbers({name: value for name, value in line.items() if name != "t"}, "what it said")
+
+
+def result(line: dict[str, Any], asked: Asked | None, now: float) -> Result:
+    """The result of the phase that was asked for.
+
+    Raises:
+        WrongError: it is the result of another one, or cannot be one.
+        LateError: the load began too late to count.
+    """
+    if asked is None or line["done"] != asked.number or type(line["done"]) is not int:
+        raise WrongError(f"expected the end of {_told(asked)}, found that of phase {plain(repr(line['done']))}")
+    phase, since = asked.phase, now - asked.at
+    if phase.kind not in RESULTS:
+        raise WrongError(f"expected no answer to a phase of kind {phase.kind!r}, found one")
+    _numbers(line.get("result"), "result")
+    try:
+        found = decode_result(phase.kind, msgspec.json.encode(line.get("result")))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise WrongError(f"expected the result of {_told(asked)}, found {plain(str(error))}") from error
+    for name in SAME:
+        wanted = getattr(phase, name)
+        if wanted and getattr(found, name, wanted) != wanted:
+            raise WrongError(f"expected the result of {name} {wanted}, found that of {plain(getattr(found, name))}")
+    if found.seconds > since + DRIFT_S:
+        raise WrongError(f"expected at most {max(since, 0.0):.1f} s of load by now, found {found.seconds:.1f} s")
+    least = phase.seconds - phase.period_s - EARLY_S  # a last period that would not fit is not begun
+    if phase.kind in LASTING and not found.cut and min(since, found.seconds) < least:
+        raise WrongError(f"expected {phase.seconds:g} s of load, found its end after {min(since, found.seconds):.1f} s")
+    if found.late_s > LATE_S:
+        raise LateError(f"expected the load to begin with the others, found it {found.late_s:.1f} s late")
+    return found
+
+
+def plain(text: str) -> str:
+    """Text of a worker as it may stand in one line of ours."""
+    one = " ".join(text.split())
+    return "".join(sign if sign.isprintable() else "?" for sign in one[: 2 * SHOWN])
+
+
+def shown(text: bytes) -> str:
+    """The beginning of what it printed, in quotes."""
+    return repr(plain(text[:SHOWN].decode("utf-8", "replace")))
+
+
+def _told(asked: Asked | None) -> str:
+    return f"phase {asked.number} ({asked.phase.kind})" if asked else "no phase"
+
+
+def _numbers(value: Any, where: str) -> None:
+    """Raises WrongError where a number in it is negative or none at all; but a pass before the first is -1."""
+    waiting = [(where, value)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.items()
+        elif isinstance(value, list):
+            waiting += [(name, inner) for inner in value]
+        elif isinstance(value, (int, float)) and (
+            not math.isfinite(value) or value < (-1 if name == "pass_number" else 0)
+        ):
+            raise WrongError(f"expected numbers from 0 on, found {name} {value}")

@@ -1,0 +1,80 @@
+"""The plan as it comes from the command line, checked before anything is started."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from pytest_gpuready.agent.pci import BDF
+from pytest_gpuready.agent.stress.answers import LASTING, plain
+from pytest_gpuready.model.stress_doc import COOL, RESULTS, Phase, Plan
+
+MOST_PHASES = 200
+MOST_GPUS = 64
+MOST_BYTES = 2**17
+
+_ABOUT = ("format", "kernel", "level", "pattern")
+
+
+class PlanError(ValueError):
+    """The plan, or a word beside it, is not what it has to be: one line."""
+
+
+def read(words: Sequence[str]) -> tuple[Plan, tuple[str, ...]]:
+    """The plan of the first word, and the bus addresses of the others; none of them means all GPUs.
+
+    Raises:
+        PlanError: what is wrong, in one line.
+    """
+    text, *bdfs = words
+    wrong = next((bdf for bdf in bdfs if not BDF.fullmatch(bdf)), None)
+    if wrong is not None:
+        raise PlanError(f"expected bus addresses such as 0000:19:00.0 behind the plan, found {plain(wrong)!r}")
+    if len(set(bdfs)) != len(bdfs) or len(bdfs) > MOST_GPUS:
+        raise PlanError(f"expected at most {MOST_GPUS} different bus addresses, found {len(bdfs)}")
+    if len(text) > MOST_BYTES:
+        raise PlanError(f"expected a plan of at most {MOST_BYTES} bytes, found {len(text)}")
+    try:
+        plan: Plan = msgspec.json.decode(text.encode("utf-8", "surrogateescape"), type=Plan)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise PlanError(f"expected a plan as JSON, found {plain(str(error))}") from error
+    _check(plan)
+    return plan, tuple(bdfs)
+
+
+def name(phase: Phase) -> str:
+    """A phase in one or two words: "gemm bf16"."""
+    about = next((getattr(phase, field) for field in _ABOUT if getattr(phase, field)), "")
+    return plain(f"{phase.kind} {about}")[:60]
+
+
+def longest_s(phase: Phase) -> float:
+    """How long a phase may keep everybody."""
+    return phase.seconds + phase.grace_s if phase.seconds else phase.limit_s
+
+
+def _check(plan: Plan) -> None:
+    if not 0 < len(plan.phases) <= MOST_PHASES:
+        raise PlanError(f"expected 1 to {MOST_PHASES} phases, found {len(plan.phases)}")
+    if not 0 < plan.share < 1:
+        raise PlanError(f"expected a share of the memory between 0 and 1, found {plan.share:g}")
+    for what in ("margin_c", "ready_s", "lead_s", "sample_s"):
+        _number(what, getattr(plan, what))
+    if plan.sample_s < 0.01:
+        raise PlanError(f"expected a sample_s of at least 0.01, found {plan.sample_s:g}")
+    for at, phase in enumerate(plan.phases):
+        if phase.kind != COOL and phase.kind not in RESULTS:
+            raise PlanError(f"expected phase {at} of kind {', '.join([*RESULTS, COOL])}, found {plain(phase.kind)!r}")
+        for what in ("seconds", "grace_s", "limit_s", "pause_s", "share", "period_s", "duty", "stagger_s", "below_c"):
+            _number(f"{what} of phase {at}", getattr(phase, what))
+        if phase.kind in LASTING and not phase.seconds:
+            raise PlanError(f"expected the seconds of phase {at} ({phase.kind}), found none")
+        if phase.kind == COOL and not phase.below_c:
+            raise PlanError(f"expected below_c of phase {at} ({COOL}), found none")
+
+
+def _number(what: str, value: float) -> None:
+    if not math.isfinite(value) or value < 0:
+        raise PlanError(f"expected {what} from 0 on, found {value}")

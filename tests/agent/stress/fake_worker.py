@@ -1,0 +1,145 @@
+"""STAND-IN for a worker: no GPU. It speaks the protocol, and misbehaves as it is told by BEHAVE (JSON: BDF -> word).
+
+    fake_worker.py BDF
+
+Words, "NAME" or "NAME@PHASE" (from phase 0 on where there is none): what it does instead of the right thing.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+
+def say(line):
+    os.write(1, json.dumps(line).encode() + b"\n")
+
+
+class Lines:
+    """Lines of stdin, with a time-out."""
+
+    def __init__(self):
+        self.tail = b""
+
+    def next(self, timeout=None):
+        """The next line; None when the time is over, {"stop": True} at the end of stdin."""
+        give_up = None if timeout is None else time.monotonic() + timeout
+        while b"\n" not in self.tail:
+            left = None if give_up is None else max(0.0, give_up - time.monotonic())
+            if not select.select([0], [], [], left)[0]:
+                return None
+            piece = os.read(0, 65536)
+            if not piece:
+                return {"stop": True}
+            self.tail += piece
+        line, self.tail = self.tail.split(b"\n", 1)
+        return json.loads(line)
+
+
+def hang():
+    """Neither answers nor ends by itself."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(60)
+
+
+def rate(phase, behaviour):
+    return {"nan": float("nan"), "negative": -5.0, "huge": 1e999}.get(behaviour, 700.0)
+
+
+def result(phase, seconds, behaviour, cut):
+    kind, value = phase["kind"], rate(phase, behaviour)
+    found = {"seconds": seconds, "cut": cut}
+    if kind == "gemm":
+        form = "int8" if behaviour == "other-format" else phase.get("format", "bf16")
+        found |= {"format": form, "sustained_tflops": value, "tflops": [value] * 4, "passes": 10}
+    elif kind == "hbm":
+        found |= {"kernel": phase.get("kernel", "copy"), "gb_per_s": [value]}
+    if behaviour == "late":
+        found["late_s"] = 9.0
+    if behaviour == "unknown-field":
+        found["surprise"] = 1
+    if behaviour == "other-kind":
+        found = {"seconds": seconds, "cycles": 3, "duty": 0.5}
+    return found
+
+
+# Instead of an answer at the beginning of a phase, or before it is ready.
+def misbehave(behaviour):
+    if behaviour == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if behaviour == "exit":
+        sys.stderr.write("cudaErrorIllegalAddress\n")
+        sys.stderr.flush()
+        os._exit(3)
+    if behaviour == "hang":
+        hang()
+    if behaviour == "garbage":
+        os.write(1, b"Segmentation fault \x1b[31m\n")
+    if behaviour == "half":
+        os.write(1, b'{"done": 0, "result": {"seco')
+        os._exit(0)
+    if behaviour == "flood":
+        # Ends by SIGKILL; a crew that kept all of it would need 100 MB.
+        for _ in range(1600):
+            os.write(1, b"x" * 65536)
+    if behaviour == "words":
+        while True:
+            say({"said": 0, "t": 0.0})
+    if behaviour == "leave":
+        subprocess.Popen(["sleep", "60"])
+        os._exit(0)
+    if behaviour == "close":
+        os.close(1)
+        hang()
+
+
+def main(bdf):
+    word, _, at = json.loads(os.environ.get("BEHAVE", "{}")).get(bdf, "").partition("@")
+    lines = Lines()
+    if at == "start":
+        misbehave(word)
+    work = lines.next()["work"]
+    if word == "problem":
+        say({"problem": "no memory\non this GPU"})
+        return
+    claims = "0000:ff:00.0" if word == "claims" else bdf
+    say({"ready": {"bdf": claims, "name": "stand-in", "formats": ["bf16"], "start_s": 0.1}})
+    while True:
+        line = lines.next()
+        if line.get("stop"):
+            if word == "stay":
+                hang()
+            return
+        number, begin = line["begin"], line["at"]
+        phase = work["phases"][number]
+        behaviour = word if word and number >= int(at or 0) and at != "start" else ""
+        lasts = phase.get("seconds") or 0.05
+        if behaviour == "early":
+            say({"done": number, "result": result(phase, lasts, behaviour, False)})
+            continue
+        time.sleep(max(0.0, begin - time.monotonic()))
+        misbehave(behaviour)
+        if behaviour == "drift":
+            say({"said": number, "t": 1000.0})
+        elif behaviour == "failed":
+            say({"failed": number, "problem": "CUDA_ERROR_OUT_OF_MEMORY"})
+            continue
+        elif behaviour == "other-phase":
+            say({"done": number + 7, "result": result(phase, lasts, behaviour, False)})
+            continue
+        else:
+            say({"said": number, "t": time.monotonic() - begin, "tflops": 700.0})
+        stopped = lines.next(max(0.0, begin + lasts - time.monotonic()))
+        if stopped and word == "stay":
+            hang()
+        took = time.monotonic() - begin
+        say({"done": number, "result": result(phase, took, behaviour, bool(stopped))})
+        if stopped:
+            return
+
+
+main(sys.argv[1])
