@@ -1,0 +1,126 @@
+"""Bandwidth of HBM and of the caches.
+
+HBM: read, write, copy and triad over arrays far larger than the L2 cache. How many blocks are best differs from chip to
+chip, so a few grids are tried first, the fastest is kept. A repeat is as many launches as take `REPEAT_S`. Copy counts
+what is read and what is written, triad two reads and one write.
+
+Caches: a buffer that fits is written once and then read again and again, every word compared with what it should be.
+L2: a quarter of it, read by all multiprocessors past their L1. L1: 64 KiB for each multiprocessor, read by one block
+there. A cache line that flips while nobody writes is found; `error_count` counts every time it was read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import Any
+
+from pytest_gpuready.agent.cuda_driver import CudaError
+from pytest_gpuready.agent.stress import figures, kernels_memory
+from pytest_gpuready.agent.stress.check import REPORT, Report
+from pytest_gpuready.agent.stress.device import is_out_of_memory
+from pytest_gpuready.agent.stress.flow import Beat
+from pytest_gpuready.agent.stress.kernels_memory import PIECE
+from pytest_gpuready.agent.stress.memory import memory_fault
+from pytest_gpuready.model.stress_doc import CacheResult, HbmResult, Phase
+
+ARRAYS = {"read": 1, "write": 1, "copy": 2, "triad": 3}
+"""Kernel -> arrays that it moves, and needs."""
+ARRAY_BYTES = 4 * 2**30
+BLOCKS_PER_SM = (4, 8, 16, 32, 0)
+"""Grids that are tried; 0 is one block for each piece."""
+REPEAT_S = 0.05
+REPEATS = 10
+L1_SLICE, L2_PIECE = 65536, 32768
+CACHE_S = 1.0
+BATCH_S = 0.05
+VECTOR = 16
+
+
+def hbm(gpu: Any, phase: Phase, beat: Beat) -> HbmResult:
+    """One phase of kind "hbm"."""
+    kernel = phase.kernel or "copy"
+    if kernel not in ARRAYS:
+        raise CudaError(f"expected a kernel among {', '.join(ARRAYS)}, found {kernel[:40]!r}")
+    notes: list[str] = []
+    arrays = ARRAYS[kernel]
+    size = min(phase.size_bytes or ARRAY_BYTES, gpu.free_bytes() // (arrays + 1)) // PIECE * PIECE
+    while True:
+        try:
+            with gpu.buffers(*[size] * arrays) as held:
+                return _hbm(gpu, phase, beat, kernel=kernel, held=held, size=size, notes=notes)
+        except CudaError as error:
+            if not is_out_of_memory(error) or size < 2**24:
+                raise
+            notes.append(f"memory for {arrays} arrays of {size} bytes was not to be had, took half")
+            size = size // 2 // PIECE * PIECE
+
+
+def _hbm(gpu: Any, phase: Phase, beat: Beat, *, kernel: str, held: list[int], size: int, notes: list[str]) -> HbmResult:
+    for address in held:
+        gpu.set_bytes(address, 0x3F, size)
+    pieces = size // PIECE
+    three = [*held, *[held[0]] * 3][:3]
+    grids = sorted({min(per * gpu.sms or pieces, pieces) for per in BLOCKS_PER_SM})
+    source = kernels_memory.bandwidth()
+    launches = [gpu.kernel(source, f"hbm_{kernel}", (grid,), 256, *three, pieces) for grid in grids]
+    times = []
+    for launch in launches:
+        gpu.seconds_of(launch.launch)
+        times.append(gpu.seconds_of(launch.launch, 4))
+    best = min(range(len(times)), key=times.__getitem__)
+    notes.append(f"{grids[best]} blocks of 256 threads")
+    launch, count = launches[best], max(1, round(REPEAT_S / times[best]))
+    late_s = beat.start()
+    begun = time.monotonic()
+    rates: list[float] = []
+    wanted = phase.repeats or REPEATS
+    while not beat.stopped and (len(rates) < wanted or time.monotonic() - begun < phase.seconds):
+        rates.append(size * ARRAYS[kernel] / gpu.seconds_of(launch.launch, count) / 1e9)
+        beat.say(gb_per_s=rates[-1])
+    return HbmResult(
+        seconds=time.monotonic() - begun,
+        late_s=late_s,
+        cut=len(rates) < wanted,
+        notes=notes,
+        kernel=kernel,
+        gb_per_s=rates,
+        cv=figures.cv(rates) or 0.0,
+        size_bytes=size,
+    )
+
+
+def cache(gpu: Any, phase: Phase, seed: int, beat: Beat) -> CacheResult:
+    """One phase of kind "cache"."""
+    level = phase.level or "l2"
+    if level not in ("l1", "l2"):
+        raise CudaError(f"expected level l1 or l2, found {level[:40]!r}")
+    size = gpu.sms * L1_SLICE if level == "l1" else max(gpu.l2_bytes // 4 // L2_PIECE, 1) * L2_PIECE
+    source, vectors = kernels_memory.caches(), ctypes.c_uint32(size // VECTOR)
+    word, rounds = ctypes.c_uint32(seed * 2654435761 & 0xFFFFFFFF), ctypes.c_uint32(64)
+    grid, block = (gpu.sms, 1024) if level == "l1" else (gpu.sms * 4, 512)
+    per_round = size if level == "l1" else grid * L2_PIECE
+    with gpu.buffers(size, REPORT) as (address, report):
+        gpu.zero(report, REPORT)
+        gpu.kernel(source, "cache_write", (gpu.sms * 4,), 256, address, vectors, word).launch()
+        look = gpu.kernel(source, f"{level}_check", (grid,), block, address, vectors, word, rounds, report)
+        gpu.seconds_of(look.launch)
+        took = gpu.seconds_of(look.launch)
+        rounds.value = max(64, min(2**24, int(rounds.value * BATCH_S / max(took, 1e-6))))
+        late_s = beat.start()
+        begun, seconds, done = time.monotonic(), 0.0, 0
+        while not beat.stopped and (not done or time.monotonic() - begun < (phase.seconds or CACHE_S)):
+            seconds += gpu.seconds_of(look.launch)
+            done += rounds.value * per_round
+            beat.say(checked_bytes=done)
+        seen = Report(gpu.read(report, REPORT))
+        return CacheResult(
+            seconds=time.monotonic() - begun,
+            late_s=late_s,
+            cut=beat.stopped,
+            level=level,
+            gb_per_s=done / seconds / 1e9 if seconds else 0.0,
+            checked_bytes=done,
+            error_count=seen.count,
+            errors=[memory_fault(entry) for entry in seen.entries],
+        )

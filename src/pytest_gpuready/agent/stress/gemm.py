@@ -1,0 +1,197 @@
+"""The GEMM stress of one format: prepared, its first result checked, kept busy, every pass compared.
+
+`Prepared` holds one format's buffers: A, B, D, the first result and a workspace. Preparing fills A and B from the seed,
+chooses the algorithm, computes the first result and looks at it with the reference; then nothing but products and
+their comparison is queued. Where memory does not suffice the shape is halved, which is noted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+from pytest_gpuready.agent.cuda_driver import CudaError
+from pytest_gpuready.agent.stress import check, figures
+from pytest_gpuready.agent.stress.cublas import WORKSPACE, Cublas, Multiplication
+from pytest_gpuready.agent.stress.device import is_out_of_memory
+from pytest_gpuready.agent.stress.flow import Beat, Flow, keep_busy
+from pytest_gpuready.agent.stress.formats import FORMATS, Format, supported
+from pytest_gpuready.model.stress_doc import MOST_ERRORS, GemmResult, Phase, Plant, Reference, ResultFault
+
+LEAST = 512
+GRAIN = 256
+PLANTS = "GPUREADY_STRESS_PLANTS"
+"""Environment variable: "1" lets a phase plant the faults that it asks for. For tests alone."""
+
+
+def format_of(name: str, compute: tuple[int, int]) -> Format:
+    """Raises: CudaError where there is no such format, or not on this chip."""
+    if name not in FORMATS:
+        raise CudaError(f"expected a format among {', '.join(FORMATS)}, found {name[:40]!r}")
+    _, cannot = supported(compute)
+    if name in cannot:
+        raise CudaError(f"{name} {cannot[name]}")
+    return FORMATS[name]
+
+
+def planted(phase: Phase) -> Plant | None:
+    """The fault that a phase asks for.
+
+    Raises: CudaError unless the environment allows faults.
+    """
+    if phase.plant is not None and os.environ.get(PLANTS) != "1":
+        raise CudaError(f"expected no planted fault outside of tests ({PLANTS}=1), found {phase.plant.what[:20]!r}")
+    return phase.plant
+
+
+class Prepared:
+    """One format on its buffers, ready to be queued. Use as a context manager."""
+
+    def __init__(
+        self,
+        gpu: Any,
+        lt: Cublas,
+        form: Format,
+        shape: tuple[int, int, int],
+        *,
+        seed: int,
+        plant: Plant | None = None,
+    ) -> None:
+        for size in shape:
+            if size < LEAST or size % GRAIN:
+                raise CudaError(f"expected m, n, k from {LEAST} on in steps of {GRAIN}, found {shape}")
+        self.gpu, self.form, self.seed, self.plant = gpu, form, seed, plant
+        self.notes: list[str] = []
+        self.count = 0
+        self.errors: list[ResultFault] = []
+        self.reference: Reference | None = None
+        self.digest = ""
+        self._held = contextlib.ExitStack()
+        self.shape = shape
+        while True:
+            try:
+                self._take(lt)
+                break
+            except CudaError as error:
+                self._held.close()
+                smaller = tuple(max(LEAST, size // 2 // GRAIN * GRAIN) for size in self.shape)
+                if not is_out_of_memory(error) or smaller == self.shape:
+                    raise
+                self.notes.append(f"memory for {self.shape} was not to be had, took {smaller}")
+                self.shape = (smaller[0], smaller[1], smaller[2])
+
+    def _take(self, lt: Cublas) -> None:
+        (m, n, k), form, gpu = self.shape, self.form, self.gpu
+        self._held = contextlib.ExitStack()
+        a_bytes, b_bytes = form.bytes_of(form.a, m * k), form.bytes_of(form.b, n * k)
+        d_bytes = form.bytes_of(form.d, m * n)
+        scale_bytes = [-(-size // 128) * 128 * (-(-k // form.block) + 4) if form.block else 0 for size in (m, n)]
+        sizes = [a_bytes, b_bytes, d_bytes, d_bytes, WORKSPACE, check.Check.scratch_bytes(d_bytes)]
+        sizes += [size for size in scale_bytes if size]
+        self.a, self.b, self.d, first, space, scratch, *scales = self._held.enter_context(gpu.buffers(*sizes))
+        source = check.products_source(form)
+        grid = (gpu.sms * 16,)
+        gpu.kernel(source, "fill_a", grid, 256, self.a, m * k, self.seed * 2).launch()
+        gpu.kernel(source, "fill_b", grid, 256, self.b, n * k, self.seed * 2 + 1).launch()
+        self.product = Multiplication(lt, gpu, form, self.shape, a=self.a, b=self.b, d=self.d, space=space)
+        self._held.callback(self.product.close)
+        if scales:
+            one = 127 if form.block == 32 else 0x38  # 1 as UE8M0 and as UE4M3
+            for address, size in zip(scales, scale_bytes, strict=True):
+                gpu.set_bytes(address, one, size)
+            self.product.scales(*scales)
+        self._check = check.Check(gpu, form, self.shape, d=self.d, first=first, scratch=scratch)
+        stain = min(4, n // 128 - 1) * 128
+        self._stain = gpu.kernel(source, "stain", (128,), 128, self.d, m, 128, stain, 0)
+        self._flip = gpu.kernel(source, "flip_bit", (1,), 1, self.d, 0, 0)
+        self.product.choose(gpu.seconds_of)
+
+    @property
+    def flop(self) -> float:
+        """Operations of one product."""
+        m, n, k = self.shape
+        return 2.0 * m * n * k
+
+    def look(self, beat: Beat) -> None:
+        """Compute the first result and check it with the reference."""
+        m, n, _ = self.shape
+        self.gpu.set_bytes(self.d, 0xA5, self.form.bytes_of(self.form.d, m * n))  # what nobody writes is wrong
+        self.multiply(0)
+        self._check.take_first()
+        self.reference, self.count, self.errors, note = check.look_at_first(
+            self.gpu, self.form, self.shape, (self.a, self.b, self.d), self.seed, stopped=lambda: beat.stopped
+        )
+        self.notes.append(note)
+        self.digest = self._check.digest()
+
+    def multiply(self, number: int) -> None:
+        """Queue one product; the first result has number 0."""
+        self.product.run()
+        if self.plant is not None:
+            self._spoil(self.plant, number)
+
+    def _spoil(self, plant: Plant, number: int) -> None:
+        if plant.what == "tile":
+            self._stain.launch()
+        elif plant.what == "result" and number == plant.pass_number and number:
+            width = self.form.bytes_of(self.form.d, 1)
+            self._flip.arguments[1].value = plant.element * width + plant.bit // 8
+            self._flip.arguments[2].value = plant.bit % 8
+            self._flip.launch()
+
+    def compare(self, number: int) -> None:
+        """Queue the comparison of the product that was queued last."""
+        self._check.queue(number)
+
+    def queue(self, number: int) -> None:
+        """Queue one product and its comparison."""
+        self.multiply(number)
+        self.compare(number)
+
+    def result(self, flow: Flow, **more: Any) -> GemmResult:
+        """What the passes in `flow` came to, with the errors of the first result before the others."""
+        count, errors = self._check.errors()
+        m, n, k = self.shape
+        rates = [rate / 1e12 for rate in flow.windows(self.flop)]
+        return GemmResult(
+            seconds=flow.seconds,
+            cut=flow.cut,
+            notes=list(self.notes),
+            format=self.form.name,
+            m=m,
+            n=n,
+            k=k,
+            burst_tflops=flow.burst(self.flop) / 1e12,
+            tflops=rates,
+            window_s=flow.window_s,
+            sustained_tflops=figures.sustained(rates) or 0.0,
+            cv=figures.cv(figures.second_half(rates)) or 0.0,
+            flop=flow.passes * self.flop,
+            passes=flow.passes,
+            checked=flow.passes * m * n,
+            error_count=self.count + count,
+            errors=(self.errors + errors)[:MOST_ERRORS],
+            digest=self.digest,
+            reference=self.reference,
+            algorithm=self.product.algorithm,
+            **more,
+        )
+
+    def __enter__(self) -> Prepared:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+
+def gemm(gpu: Any, lt: Cublas, phase: Phase, seed: int, beat: Beat) -> GemmResult:
+    """One phase of kind "gemm"."""
+    form = format_of(phase.format or "bf16", gpu.compute)
+    shape = (phase.m or form.shape[0], phase.n or form.shape[1], phase.k or form.shape[2])
+    with Prepared(gpu, lt, form, shape, seed=seed, plant=planted(phase)) as prepared:
+        prepared.look(beat)
+        prepared.notes.append(f"first product {beat.process_s:.2f} s after the start of the process")
+        late_s = beat.start()
+        flow = keep_busy(gpu, prepared.queue, seconds=phase.seconds, pass_s=prepared.product.pass_s, beat=beat, first=1)
+        return prepared.result(flow, late_s=late_s, cublas=lt.version)

@@ -1,0 +1,177 @@
+"""CUDA C++ of the memory tests: patterns over all memory, bandwidth of HBM, patterns inside the L1 and L2 caches.
+
+All accesses are 16 bytes wide and in order. Memory under test is cut into pieces of 16 KiB, four vectors a thread of
+256. A pattern is a function of the word's place, so nothing has to be kept to check it; `turn` checks and writes the
+complement in one go. An error is noted with its place in bytes, what was expected and what was found.
+"""
+
+from __future__ import annotations
+
+from pytest_gpuready.agent.stress.kernels import HEADER
+
+PIECE = 16384
+"""Bytes that a block takes at a time."""
+
+_PATTERNS = r"""
+enum { WALKING, SAME, ADDRESS, RANDOM, MODULO };
+// Four words from word i (a multiple of 4) on; r is i % 20.
+template <int kind> __device__ __forceinline__ uint4 pattern(u64 i, u64 a, u32 r) {
+  uint4 v;
+  if constexpr (kind == WALKING) {  // one bit walks through the words and, by a, from pass to pass
+    u32 s = (u32)(i + a);
+    v.x = 1u << (s & 31); v.y = 1u << ((s + 1) & 31); v.z = 1u << ((s + 2) & 31); v.w = 1u << ((s + 3) & 31);
+  } else if constexpr (kind == SAME) {
+    v.x = v.y = v.z = v.w = (u32)a;
+  } else if constexpr (kind == ADDRESS) {  // every 8 bytes hold their own address
+    u64 p = a + i * 4, q = p + 8;
+    v.x = (u32)p; v.y = (u32)(p >> 32); v.z = (u32)q; v.w = (u32)(q >> 32);
+  } else if constexpr (kind == RANDOM) {
+    u64 h = (i ^ a) * 0x9e3779b97f4a7c15ull; h = (h ^ (h >> 32)) * 0xd1342543de82ef95ull;
+    u64 g = (h ^ (h >> 29)) * 0xbf58476d1ce4e5b9ull;
+    v.x = (u32)(h >> 16); v.y = (u32)(h >> 32) ^ (u32)h; v.z = (u32)(g >> 32); v.w = (u32)g ^ (u32)(g >> 40);
+  } else {  // every twentieth word differs from all the others, from word a on
+    u32 w = (u32)a; u32 t = r;
+    v.x = t == w ? 0x5a5aa5a5u : 0xa5a55a5au; t = t == 19 ? 0 : t + 1;
+    v.y = t == w ? 0x5a5aa5a5u : 0xa5a55a5au; t = t == 19 ? 0 : t + 1;
+    v.z = t == w ? 0x5a5aa5a5u : 0xa5a55a5au; t = t == 19 ? 0 : t + 1;
+    v.w = t == w ? 0x5a5aa5a5u : 0xa5a55a5au;
+  }
+  return v;
+}
+__device__ __noinline__ void wrong(u64 i, uint4 e, uint4 f, Report* out) {
+  u32 want[4] = {e.x, e.y, e.z, e.w}, have[4] = {f.x, f.y, f.z, f.w};
+  for (int j = 0; j < 4; ++j) if (want[j] != have[j]) note(out, (i + j) * 4, want[j], have[j], 0);
+}
+enum { WRITE, CHECK, TURN };
+template <int kind, int mode>
+__device__ __forceinline__ void run(uint4* p, u64 pieces, u64 a, u32 inverse, u32 down, Report* out) {
+  for (u64 n = blockIdx.x; n < pieces; n += gridDim.x) {
+    u64 base = (down ? pieces - 1 - n : n) * 1024;
+    u32 r0 = kind == MODULO ? (u32)((base * 4) % 20) : 0;
+    uint4 f[4];
+    if constexpr (mode != WRITE)
+#pragma unroll
+      for (int u = 0; u < 4; ++u) f[u] = __ldcs(p + base + u * 256 + threadIdx.x);
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      u32 o = u * 256 + threadIdx.x; u64 i = (base + o) * 4;
+      uint4 e = pattern<kind>(i, a, kind == MODULO ? (r0 + o * 4) % 20 : 0);
+      e.x ^= inverse; e.y ^= inverse; e.z ^= inverse; e.w ^= inverse;
+      if constexpr (mode != WRITE)
+        if ((e.x ^ f[u].x) | (e.y ^ f[u].y) | (e.z ^ f[u].z) | (e.w ^ f[u].w)) wrong(i, e, f[u], out);
+      if constexpr (mode == TURN) { e.x = ~e.x; e.y = ~e.y; e.z = ~e.z; e.w = ~e.w; }
+      if constexpr (mode != CHECK) __stcs(p + base + o, e);
+    }
+  }
+}
+#define ONE(name, kind, mode)                                                                                    \
+  extern "C" __global__ void __launch_bounds__(256) name(uint4* p, u64 pieces, u64 a, u32 inverse, u32 down,     \
+                                                         Report* out) {                                          \
+    run<kind, mode>(p, pieces, a, inverse, down, out);                                                           \
+  }
+#define ALL(name, kind) ONE(name##_write, kind, WRITE) ONE(name##_check, kind, CHECK) ONE(name##_turn, kind, TURN)
+ALL(walking, WALKING) ALL(same, SAME) ALL(address, ADDRESS) ALL(random, RANDOM) ALL(modulo, MODULO)
+extern "C" __global__ void flip_bit(u8* p, u64 byte, u32 bit) { p[byte] ^= (u8)(1u << bit); }
+"""
+
+_BANDWIDTH = r"""
+#define PIECES for (u64 n = blockIdx.x; n < pieces; n += gridDim.x)
+#define AT(u) (n * 1024 + (u) * 256 + threadIdx.x)
+extern "C" __global__ void __launch_bounds__(256) hbm_read(uint4* p, uint4* q, uint4* s, u64 pieces) {
+  u32 sum = 0;
+  PIECES {
+    uint4 v[4];
+#pragma unroll
+    for (int u = 0; u < 4; ++u) v[u] = __ldcs(p + AT(u));
+#pragma unroll
+    for (int u = 0; u < 4; ++u) sum ^= v[u].x ^ v[u].y ^ v[u].z ^ v[u].w;
+  }
+  if (sum == 0x12345679u) q[0].x = sum;
+}
+extern "C" __global__ void __launch_bounds__(256) hbm_write(uint4* p, uint4* q, uint4* s, u64 pieces) {
+  uint4 v = make_uint4(0x3ff00000u, blockIdx.x, 0x40000000u, threadIdx.x);
+  PIECES {
+#pragma unroll
+    for (int u = 0; u < 4; ++u) __stcs(p + AT(u), v);
+  }
+}
+extern "C" __global__ void __launch_bounds__(256) hbm_copy(uint4* p, uint4* q, uint4* s, u64 pieces) {
+  PIECES {
+    uint4 v[4];
+#pragma unroll
+    for (int u = 0; u < 4; ++u) v[u] = __ldcs(p + AT(u));
+#pragma unroll
+    for (int u = 0; u < 4; ++u) __stcs(q + AT(u), v[u]);
+  }
+}
+extern "C" __global__ void __launch_bounds__(256) hbm_triad(double2* p, double2* q, double2* s, u64 pieces) {
+  PIECES {
+    double2 v[4], w[4];
+#pragma unroll
+    for (int u = 0; u < 4; ++u) { v[u] = __ldcs(p + AT(u)); w[u] = __ldcs(q + AT(u)); }
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      v[u].x += 0.5 * w[u].x; v[u].y += 0.5 * w[u].y;
+      __stcs(s + AT(u), v[u]);
+    }
+  }
+}
+"""
+
+_CACHES = r"""
+__device__ __forceinline__ uint4 cached(u32 i, u32 a) {
+  u32 h = i * 0x9e3779b1u ^ a;
+  return make_uint4(h, ~h, h ^ 0x55555555u, h ^ 0xaaaaaaaau);
+}
+__device__ __noinline__ void off(u64 i, uint4 e, uint4 f, Report* out) {
+  u32 want[4] = {e.x, e.y, e.z, e.w}, have[4] = {f.x, f.y, f.z, f.w};
+  for (int j = 0; j < 4; ++j) if (want[j] != have[j]) note(out, i * 16 + j * 4, want[j], have[j], 0);
+}
+extern "C" __global__ void cache_write(uint4* p, u32 vectors, u32 a) {
+  for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += gridDim.x * blockDim.x) p[i] = cached(i, a);
+}
+#define LOOK(op)                                                                                          \
+  uint4 f[4], e;                                                                                          \
+  for (int u = 0; u < 4; ++u)                                                                             \
+    asm volatile(op " {%0,%1,%2,%3}, [%4];" : "=r"(f[u].x), "=r"(f[u].y), "=r"(f[u].z), "=r"(f[u].w)      \
+                 : "l"(p + at[u]));                                                                       \
+  for (int u = 0; u < 4; ++u) {                                                                           \
+    e = cached(at[u], a);                                                                                 \
+    if ((e.x ^ f[u].x) | (e.y ^ f[u].y) | (e.z ^ f[u].z) | (e.w ^ f[u].w)) off(at[u], e, f[u], out);      \
+  }
+// Every block reads the whole buffer, past the L1 cache, each from another place on.
+extern "C" __global__ void __launch_bounds__(512)
+l2_check(const uint4* p, u32 vectors, u32 a, u32 rounds, Report* out) {
+  u32 piece = 2048, pieces = vectors / piece;
+  for (u32 r = 0; r < rounds; ++r) {
+    u32 base = (u32)(((u64)blockIdx.x * 7 + r) % pieces) * piece + threadIdx.x, at[4];
+    for (int u = 0; u < 4; ++u) at[u] = base + u * 512;
+    LOOK("ld.global.cg.v4.u32")
+  }
+}
+// One block a multiprocessor reads its own slice again and again; only the first time it comes from outside.
+extern "C" __global__ void __launch_bounds__(1024)
+l1_check(const uint4* p, u32 vectors, u32 a, u32 rounds, Report* out) {
+  u32 slice = 4096, first = blockIdx.x * slice;
+  for (u32 r = 0; r < rounds; ++r) {
+    u32 at[4];
+    for (int u = 0; u < 4; ++u) at[u] = first + ((u * 1024 + threadIdx.x + r * 33) & (slice - 1));
+    LOOK("ld.global.ca.v4.u32")
+  }
+}
+"""
+
+
+def patterns() -> str:
+    """The patterns: KIND_write, KIND_check and KIND_turn for walking, same, address, random, modulo."""
+    return HEADER + _PATTERNS
+
+
+def bandwidth() -> str:
+    """hbm_read, hbm_write, hbm_copy, hbm_triad."""
+    return HEADER + _BANDWIDTH
+
+
+def caches() -> str:
+    """cache_write, l1_check, l2_check."""
+    return HEADER + _CACHES

@@ -1,0 +1,139 @@
+"""Full load and idle in turns, in step on CLOCK_MONOTONIC, so that all GPUs of a node rise and fall together.
+
+Cycle c begins at begin + c · period (+ place · stagger) and is under load for duty · period. Products small enough to
+fill a load of a few milliseconds are queued at its beginning, as many as will fit by the measured time of one; of a
+long load, pieces of `PIECE_S` are queued while it lasts. The last product of each load is compared with the first
+result. `late_max_s` is the largest lateness of a beginning or an end: the host's, and the GPU's by events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_gpuready.agent.cuda_driver import CudaError
+from pytest_gpuready.agent.stress.cublas import Cublas
+from pytest_gpuready.agent.stress.flow import PATIENCE_S, Beat, Flow
+from pytest_gpuready.agent.stress.gemm import Prepared, format_of, planted
+from pytest_gpuready.model.stress_doc import MOST_ERRORS, Phase, PulseResult
+
+PERIOD_S, DUTY, SECONDS = 1.0, 0.5, 10.0
+LEAST_PERIOD_S, MOST_PERIOD_S = 0.01, 10.0
+PIECE_S = 0.02
+SPIN_S = 0.0015
+"""So long before a moment the host stops sleeping and looks at the clock."""
+DEPTH = 2048
+"""K of a product: short enough for loads of a few milliseconds."""
+
+
+@dataclass(slots=True)
+class _Beats:
+    cycles: int = 0
+    passes: int = 0
+    compared: int = 0
+    late_s: float = 0.0
+    pass_s: float = 0.001
+
+
+def pulse(gpu: Any, lt: Cublas, phase: Phase, seed: int, beat: Beat, *, place: int = 0) -> PulseResult:
+    """One phase of kind "pulse"."""
+    period, duty = phase.period_s or PERIOD_S, phase.duty or DUTY
+    if not (LEAST_PERIOD_S <= period <= MOST_PERIOD_S and 0 < duty < 1):
+        raise CudaError(
+            f"expected a period from {LEAST_PERIOD_S:g} to {MOST_PERIOD_S:g} s and a duty between 0 and 1, "
+            f"found {period:g} s and {duty:g}"
+        )
+    names = phase.formats or [phase.format or "bf16"]
+    plant = planted(phase)
+    with contextlib.ExitStack() as held:
+        prepared = []
+        for name in names:
+            form = format_of(name, gpu.compute)
+            shape = (phase.m or form.shape[0], phase.n or form.shape[1], phase.k or DEPTH)
+            one = held.enter_context(Prepared(gpu, lt, form, shape, seed=seed, plant=plant))
+            one.look(beat)
+            prepared.append(one)
+        gpu.drain()
+        late_s = beat.start()
+        begun = time.monotonic()
+        first = begun - late_s + place * phase.stagger_s
+        seen = _Beats(late_s=late_s)
+        times = [one.product.pass_s for one in prepared]
+        while not beat.stopped:
+            due = first + seen.cycles * period
+            if due + period > begun + (phase.seconds or SECONDS) + 1e-6:
+                break
+            which = seen.cycles % len(prepared)
+            seen.pass_s = times[which]
+            _until(due, lambda: beat.stopped)
+            if beat.stopped:
+                break
+            _load(gpu, prepared[which], seen, beat, due=due, end=due + period * duty)
+            times[which] = seen.pass_s
+            seen.cycles += 1
+            beat.say(cycles=seen.cycles, late_max_s=seen.late_s)
+        if not beat.stopped:
+            _until(first + seen.cycles * period, lambda: beat.stopped)
+        results = [one.result(Flow()) for one in prepared]
+        m, n, _ = prepared[0].shape
+        return PulseResult(
+            seconds=time.monotonic() - begun,
+            late_s=late_s,
+            cut=beat.stopped,
+            notes=[note for one in prepared for note in one.notes],
+            period_s=period,
+            duty=duty,
+            cycles=seen.cycles,
+            late_max_s=seen.late_s,
+            checked=seen.compared * m * n,
+            error_count=sum(one.error_count for one in results),
+            errors=[error for one in results for error in one.errors][:MOST_ERRORS],
+        )
+
+
+def _until(moment: float, stopped: Callable[[], bool]) -> None:
+    """Wait for a moment of CLOCK_MONOTONIC: asleep at first, then looking at the clock."""
+    while (left := moment - time.monotonic()) > 0:
+        if stopped():
+            return
+        if left > SPIN_S:
+            time.sleep(min(left - SPIN_S, 0.05))
+
+
+def _load(gpu: Any, one: Prepared, seen: _Beats, beat: Beat, *, due: float, end: float) -> None:
+    """One load: from now until `end`."""
+    first = gpu.mark()
+    seen.late_s = max(seen.late_s, time.monotonic() - due)
+    passes = 0
+    while True:
+        now = time.monotonic()
+        busy_until = max(now, due + passes * seen.pass_s)
+        room = end - busy_until
+        count = int(min(room, PIECE_S) / seen.pass_s + 0.5)
+        if passes == 0:
+            count = max(count, 1)
+        if count <= 0 or beat.stopped:
+            break
+        if busy_until - now < PIECE_S:
+            for _ in range(count):
+                seen.passes += 1
+                passes += 1
+                one.multiply(seen.passes)
+        else:
+            time.sleep(PIECE_S / 4)
+    one.compare(seen.passes)
+    seen.compared += 1
+    last = gpu.mark()
+    give_up = time.monotonic() + PATIENCE_S
+    while not gpu.passed(last):
+        if time.monotonic() > give_up:
+            raise CudaError(f"expected one load to end within {PATIENCE_S:g} s, found it still under way")
+        time.sleep(0.0003)
+    seen.late_s = max(seen.late_s, time.monotonic() - end)
+    took = gpu.seconds_between(first, last)
+    seen.pass_s = took / passes
+    gpu.forget(first)
+    gpu.forget(last)

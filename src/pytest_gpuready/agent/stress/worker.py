@@ -1,0 +1,294 @@
+"""One process that drives one GPU: `python -m pytest_gpuready.agent.stress.worker BDF`.
+
+It speaks the protocol of `model.stress_doc`: lines of JSON in on stdin and out on what was stdout when it started;
+whatever a library prints goes to stderr. A phase is prepared as soon as it is told to begin, and its load begins at the
+moment that was given. A fault of CUDA ends the phase as "failed" with CUDA's name of it; the phases after it are tried
+all the same and fail by themselves where the context is broken.
+
+The end of stdin, or "stop", ends the phase within a second. If this process then still has not ended `HUNG_S` later (a
+driver that never returns), the thread that reads stdin ends it.
+
+Starting is most of the time of a short test, so what does not wait for each other runs side by side: CUDA's own
+initialisation and the loading of cuBLASLt in threads of their own, the imports, then the compilers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.metadata
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+HUNG_S = 5.0
+SAY_EVERY_S = 1.0
+PACKAGES = ("cuda-core", "cuda-bindings", "nvmath-python", "nvidia-cublas", "nvidia-cuda-nvrtc", "numpy")
+
+
+def process_age_s() -> float:
+    """Seconds since this process was started, as the kernel counts; 0 where it does not say."""
+    try:
+        started = int(Path("/proc/self/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
+
+
+class Out:
+    """The real stdout: one JSON object a line, from any thread."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+
+    def say(self, line: Mapping[str, Any]) -> None:
+        with self._lock, contextlib.suppress(BrokenPipeError):  # then nobody listens, and stdin ends too
+            self._stream.write(json.dumps(line, allow_nan=False, separators=(",", ":")).encode() + b"\n")
+            self._stream.flush()
+
+
+class Orders:
+    """What comes on stdin, read in a thread of its own: the work, the beginnings, the stop."""
+
+    def __init__(self, stream: BinaryIO, give_up: Callable[[], None]) -> None:
+        self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.stopped = False
+        self._stream = stream
+        self._give_up = give_up
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for text in self._stream:
+            try:
+                line = json.loads(text)
+            except ValueError:
+                line = {}
+            if isinstance(line, dict) and line.get("stop"):
+                break
+            self.lines.put(line if isinstance(line, dict) else {})
+        self.stopped = True
+        self.lines.put(None)
+        time.sleep(HUNG_S)
+        self._give_up()
+
+
+class Beat:
+    """One phase as the worker runs it (`flow.Beat`)."""
+
+    def __init__(self, orders: Orders, out: Out, number: int, at: float, clock: Callable[[], float]) -> None:
+        self._orders, self._out, self._number, self._clock = orders, out, number, clock
+        self._at, self._said = at, at
+
+    @property
+    def stopped(self) -> bool:
+        return self._orders.stopped
+
+    @property
+    def process_s(self) -> float:
+        return process_age_s()
+
+    def start(self) -> float:
+        while not self.stopped and (left := self._at - self._clock()) > 0:
+            time.sleep(min(left, 0.05) if left > 0.002 else 0)
+        return max(0.0, self._clock() - self._at)
+
+    def say(self, **numbers: float | int | str) -> None:
+        now = self._clock()
+        if now - self._said >= SAY_EVERY_S:
+            self._said = now
+            self._out.say({"said": self._number, "t": now - self._at, **numbers})
+
+
+def idle(seconds: float, beat: Beat) -> Any:
+    """One phase of kind "idle"."""
+    from pytest_gpuready.model.stress_doc import IdleResult  # noqa: PLC0415 - see `main`
+
+    late_s = beat.start()
+    begun = time.monotonic()
+    while not beat.stopped and (left := seconds - (time.monotonic() - begun)) > 0:
+        time.sleep(min(left, 0.05))
+        beat.say()
+    lasted = time.monotonic() - begun
+    return IdleResult(seconds=lasted, late_s=late_s, cut=lasted < seconds)
+
+
+class Engine:
+    """A GPU, opened, with cuBLASLt; runs phases."""
+
+    def __init__(self, bdf: str) -> None:
+        from pytest_gpuready.agent.cuda_driver import load  # noqa: PLC0415 - see `main`
+        from pytest_gpuready.agent.stress.device import Gpu  # noqa: PLC0415 - see `main`
+
+        self.gpu = Gpu(load(), bdf)
+        self._lt: Any = None
+
+    def prepare(self, phases: Sequence[Any]) -> None:
+        """Begin to compile what the phases will need, in their order."""
+        from pytest_gpuready.agent.stress import burn, check, kernels_memory  # noqa: PLC0415 - see `main`
+        from pytest_gpuready.agent.stress.formats import FORMATS  # noqa: PLC0415 - see `main`
+
+        memory = {
+            "pattern": kernels_memory.patterns,
+            "hbm": kernels_memory.bandwidth,
+            "cache": kernels_memory.caches,
+            "burn": kernels_memory.patterns,
+        }
+        for phase in phases:
+            if phase.kind in ("gemm", "pulse", "burn"):
+                names = phase.formats or ([phase.format or "bf16"] if phase.kind != "burn" else burn.MIX)
+                for form in [FORMATS[name] for name in names if name in FORMATS]:
+                    self.gpu.prepare(check.products_source(form))
+                    self.gpu.prepare(check.reference_source(form))
+            if phase.kind in memory:
+                self.gpu.prepare(memory[phase.kind]())
+
+    def open(self) -> None:
+        from pytest_gpuready.agent.stress.cublas import Cublas  # noqa: PLC0415 - see `main`
+
+        self.gpu.open()
+        self._lt = Cublas()
+
+    def ready(self) -> dict[str, Any]:
+        from pytest_gpuready.agent.stress.formats import supported  # noqa: PLC0415 - see `main`
+
+        packages = {}
+        for name in PACKAGES:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                packages[name] = importlib.metadata.version(name)
+        packages["cublas"] = self._lt.version
+        can, cannot = supported(self.gpu.compute)
+        return {
+            "bdf": self.gpu.bdf,
+            "name": self.gpu.name,
+            "compute": ".".join(map(str, self.gpu.compute)),
+            "sms": self.gpu.sms,
+            "l2_bytes": self.gpu.l2_bytes,
+            "memory_bytes": self.gpu.memory_bytes,
+            "free_bytes": self.gpu.free_bytes(),
+            "packages": packages,
+            "formats": can,
+            "not_supported": cannot,
+        }
+
+    def run(self, phase: Any, work: Any, beat: Beat) -> Any:
+        """The result of a phase, of the type that RESULTS has for its kind.
+
+        Raises: CudaError.
+        """
+        from pytest_gpuready.agent.cuda_driver import CudaError  # noqa: PLC0415 - see `main`
+        from pytest_gpuready.agent.stress import bandwidth, burn, gemm, memory, pulse  # noqa: PLC0415 - see `main`
+
+        kinds: dict[str, Callable[[], Any]] = {
+            "idle": lambda: idle(phase.seconds, beat),
+            "alloc": lambda: memory.alloc(self.gpu, phase, work.share, beat),
+            "pattern": lambda: memory.pattern(self.gpu, phase, work.share, work.seed, beat),
+            "hbm": lambda: bandwidth.hbm(self.gpu, phase, beat),
+            "cache": lambda: bandwidth.cache(self.gpu, phase, work.seed, beat),
+            "gemm": lambda: gemm.gemm(self.gpu, self._lt, phase, work.seed, beat),
+            "pulse": lambda: pulse.pulse(self.gpu, self._lt, phase, work.seed, beat, place=work.place),
+            "burn": lambda: burn.burn(self.gpu, self._lt, phase, work.seed, beat),
+        }
+        if phase.kind not in kinds:
+            raise CudaError(f"expected a phase among {', '.join(kinds)}, found {phase.kind[:40]!r}")
+        return kinds[phase.kind]()
+
+
+def begin_early(bdf: str) -> None:
+    """Have CUDA and cuBLASLt initialised in threads while Python imports; whatever fails here is said later."""
+
+    def cuda() -> None:
+        with contextlib.suppress(OSError, AttributeError, ctypes.ArgumentError):
+            driver = ctypes.CDLL("libcuda.so.1")
+            device, context = ctypes.c_int(), ctypes.c_void_p()
+            if driver.cuInit(0) == 0 and driver.cuDeviceGetByPCIBusId(ctypes.byref(device), bdf.encode("ascii")) == 0:
+                driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+
+    def cublas() -> None:
+        with contextlib.suppress(Exception):  # the loader has many words for "not there"; the engine finds its own
+            importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt")
+
+    for work in (cuda, cublas):
+        threading.Thread(target=work, daemon=True).start()
+
+
+def serve(
+    bdf: str,
+    orders: Orders,
+    out: Out,
+    engine: Callable[[str], Any] = Engine,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """Follow the orders until they end. 0, or 1 where the GPU could not be opened or the work not be read."""
+    from pytest_gpuready.agent.cuda_driver import CudaError  # noqa: PLC0415 - see `main`
+
+    first = orders.lines.get()
+    if first is None:
+        return 0
+    try:
+        import msgspec  # noqa: PLC0415 - see `main`
+
+        from pytest_gpuready.model.stress_doc import Work  # noqa: PLC0415 - see `main`
+
+        work = msgspec.convert(first.get("work"), Work)
+        driving = engine(bdf)
+        driving.prepare(work.phases)
+        driving.open()
+        ready = driving.ready()
+    except msgspec.ValidationError as error:
+        out.say({"problem": f"expected work, found {' '.join(str(error).split())[:200]}"})
+        return 1
+    except CudaError as error:
+        out.say({"problem": str(error)})
+        return 1
+    except Exception as error:  # a broken installation has many faces; the crew wants one line
+        out.say({"problem": _said("the start", error)})
+        return 1
+    out.say({"ready": {**ready, "start_s": process_age_s()}})
+    while (line := orders.lines.get()) is not None:
+        number, at = line.get("begin"), line.get("at")
+        if not isinstance(number, int) or not 0 <= number < len(work.phases) or not isinstance(at, (int, float)):
+            out.say({"failed": number, "problem": f"expected the beginning of a phase, found {str(line)[:80]}"})
+            continue
+        phase = work.phases[number]
+        where = " ".join(filter(None, (phase.kind, phase.format, phase.kernel, phase.pattern, phase.level)))
+        try:
+            result = driving.run(phase, work, Beat(orders, out, number, at, clock))
+            out.say({"done": number, "result": msgspec.to_builtins(result)})
+        except CudaError as error:
+            out.say({"failed": number, "problem": f"{where}: {error}"})
+        except Exception as error:  # one phase must not cost the others
+            out.say({"failed": number, "problem": _said(where, error)})
+    return 0
+
+
+def _said(where: str, error: Exception) -> str:
+    return f"{where}: expected a result, found {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def main(argv: Sequence[str]) -> int:
+    """0: followed its orders to the end; 1: no GPU, said so; 2: called wrongly.
+
+    Everything but the standard library is imported after the threads have begun.
+    """
+    if len(argv) != 1:
+        print("gpuready stress worker: expected one bus address", file=sys.stderr)
+        return 2
+    begin_early(argv[0])
+    sys.stdout.flush()
+    real = os.dup(1)
+    os.dup2(2, 1)
+    with os.fdopen(real, "wb") as stream:
+        code = serve(argv[0], Orders(sys.stdin.buffer, lambda: os._exit(3)), Out(stream))
+    sys.stderr.flush()
+    os._exit(code)  # a context that hangs would keep the interpreter from ending
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
