@@ -2,7 +2,8 @@
 
     fake_worker.py BDF
 
-Words, "NAME" or "NAME@PHASE" (from phase 0 on where there is none): what it does instead of the right thing.
+Words, "NAME" or "NAME@PHASE" (from phase 0 on where there is none): what it does instead of the right thing. A phase
+with repeats lasts until the file UNTIL is there.
 """
 
 import json
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 
 def say(line):
@@ -46,25 +48,11 @@ def hang():
         time.sleep(60)
 
 
-def rate(phase, behaviour):
-    return {"nan": float("nan"), "negative": -5.0, "huge": 1e999}.get(behaviour, 700.0)
-
-
-def result(phase, seconds, behaviour, cut):
-    kind, value = phase["kind"], rate(phase, behaviour)
+def result(phase, seconds, cut):
     found = {"seconds": seconds, "cut": cut}
-    if kind == "gemm":
-        form = "int8" if behaviour == "other-format" else phase.get("format", "bf16")
-        found |= {"format": form, "sustained_tflops": value, "tflops": [value] * 4, "passes": 10}
-    elif kind == "hbm":
-        found |= {"kernel": phase.get("kernel", "copy"), "gb_per_s": [value]}
-    if behaviour == "late":
-        found["late_s"] = 9.0
-    if behaviour == "unknown-field":
-        found["surprise"] = 1
-    if behaviour == "other-kind":
-        found = {"seconds": seconds, "cycles": 3, "duty": 0.5}
-    return found
+    if phase["kind"] == "gemm":
+        return found | {"format": phase["format"], "sustained_tflops": 700.0, "tflops": [700.0] * 4, "passes": 10}
+    return found | {"kernel": phase["kernel"], "gb_per_s": [4200.0]}
 
 
 # Instead of an answer at the beginning of a phase, or before it is ready.
@@ -118,26 +106,19 @@ def main(bdf):
         phase = work["phases"][number]
         behaviour = word if word and number >= int(at or 0) and at != "start" else ""
         lasts = phase.get("seconds") or 0.05
-        if behaviour == "early":
-            say({"done": number, "result": result(phase, lasts, behaviour, False)})
-            continue
         time.sleep(max(0.0, begin - time.monotonic()))
         misbehave(behaviour)
-        if behaviour == "drift":
-            say({"said": number, "t": 1000.0})
-        elif behaviour == "failed":
+        if behaviour == "failed":
             say({"failed": number, "problem": "CUDA_ERROR_OUT_OF_MEMORY"})
             continue
-        elif behaviour == "other-phase":
-            say({"done": number + 7, "result": result(phase, lasts, behaviour, False)})
-            continue
-        else:
-            say({"said": number, "t": time.monotonic() - begin, "tflops": 700.0})
+        say({"said": number, "t": time.monotonic() - begin, "tflops": 700.0})
         stopped = lines.next(max(0.0, begin + lasts - time.monotonic()))
+        while phase.get("repeats") and not stopped and not Path(os.environ["UNTIL"]).exists():
+            stopped = lines.next(0.01)
         if stopped and word == "stay":
             hang()
         took = time.monotonic() - begin
-        say({"done": number, "result": result(phase, took, behaviour, bool(stopped))})
+        say({"done": number, "result": result(phase, took, bool(stopped))})
         if stopped:
             return
 

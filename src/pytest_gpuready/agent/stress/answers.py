@@ -13,14 +13,14 @@ import msgspec
 
 from pytest_gpuready.model.stress_doc import RESULTS, Phase, Ready, Result, decode_result
 
-EARLY_S = 0.5
-"""By so much less than asked for may a phase last that says it was not cut: clocks are read at different moments."""
+EARLY, EARLY_S = 0.1, 0.5
+"""By this part of what was asked for, and by no more than so much, may a phase be shorter that says it was not cut."""
 
 LATE_S = 2.0
 """So much later than told may a load begin."""
 
-DRIFT_S = 0.5
-"""So far ahead of our clock may a worker's be. It may be behind by more: its lines wait for us to read them."""
+DRIFT_S = 0.05
+"""So far ahead of our clock may a worker's be: it is the same. It may be behind by more: its lines wait for us."""
 
 BEHIND_S = 10.0
 
@@ -97,6 +97,8 @@ def result(line: dict[str, Any], asked: Asked | None, now: float) -> Result:
     phase, since = asked.phase, now - asked.at
     if phase.kind not in RESULTS:
         raise WrongError(f"expected no answer to a phase of kind {phase.kind!r}, found one")
+    if since < 0:
+        raise WrongError(f"expected the end of {_told(asked)} after its beginning, found it {-since:.1f} s before")
     _numbers(line.get("result"), "result")
     try:
         found = decode_result(phase.kind, msgspec.json.encode(line.get("result")))
@@ -107,8 +109,9 @@ def result(line: dict[str, Any], asked: Asked | None, now: float) -> Result:
         if wanted and getattr(found, name, wanted) != wanted:
             raise WrongError(f"expected the result of {name} {wanted}, found that of {plain(getattr(found, name))}")
     if found.seconds > since + DRIFT_S:
-        raise WrongError(f"expected at most {max(since, 0.0):.1f} s of load by now, found {found.seconds:.1f} s")
-    least = phase.seconds - phase.period_s - EARLY_S  # a last period that would not fit is not begun
+        raise WrongError(f"expected at most {since:.1f} s of load by now, found {found.seconds:.1f} s")
+    # A last period of a pulse that would not fit is not begun.
+    least = phase.seconds - phase.period_s - min(EARLY_S, EARLY * phase.seconds)
     if phase.kind in LASTING and not found.cut and min(since, found.seconds) < least:
         raise WrongError(f"expected {phase.seconds:g} s of load, found its end after {min(since, found.seconds):.1f} s")
     if found.late_s > LATE_S:

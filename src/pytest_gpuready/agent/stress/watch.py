@@ -93,6 +93,7 @@ class Watching:
         self._period_s = period_s
         self._bdfs = tuple(bdfs)
         self._marks: list[int] = []
+        self._marked = threading.Condition()
         self._saying = threading.Lock()
         self._window = KernelWindow(kmsg)
         self._live = LiveLog(kmsg)
@@ -108,7 +109,9 @@ class Watching:
 
     def mark(self, number: int) -> None:
         """Every GPU's counters are read as soon as it answers."""
-        self._marks.append(number)
+        with self._marked:
+            self._marks.append(number)
+            self._marked.notify_all()
 
     def look(self) -> None:
         """What the kernel log has got since the last look."""
@@ -170,7 +173,12 @@ class Watching:
             row = Row(bdf=bdf, t=time.monotonic(), values=[values[name] for name in READINGS], lost=lost)
             self.say(Line(row=row))
             due = max(due + self._period_s, time.monotonic())
-            time.sleep(max(0.0, due - time.monotonic()))
+            self._rest(due, marked)
+
+    def _rest(self, due: float, marked: int) -> None:
+        """Until the next sample is due, or another mark is there."""
+        with self._marked:
+            self._marked.wait_for(lambda: len(self._marks) > marked, max(0.0, due - time.monotonic()))
 
     def _count(self, bdf: str, readings: Readings, mark: int) -> None:
         counters = readings.counters()

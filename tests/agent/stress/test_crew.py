@@ -1,0 +1,292 @@
+"""The crew over all GPUs of a node, with workers that misbehave: what goes wrong on one GPU costs that GPU alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+import pytest
+
+from pytest_gpuready.agent import __main__ as agent_main
+from pytest_gpuready.agent.stress import crew as crew_module
+from pytest_gpuready.agent.stress import hand
+from pytest_gpuready.agent.stress.crew import Crew, stress
+from pytest_gpuready.model import stress_doc
+from pytest_gpuready.model.agent_doc import PROGRESS, TIED, Envelope
+from pytest_gpuready.model.stress_doc import Phase, Plan, StressDoc, StressGpu
+
+HERE = Path(__file__).parent
+SOURCES = HERE.parents[2] / "src"
+WORKER = (sys.executable, "-S", str(HERE / "fake_worker.py"))
+
+# The agent with other workers.
+AGENT = f"""
+import sys
+from pytest_gpuready.agent import __main__ as agent
+from pytest_gpuready.agent.stress import crew, hand, telling
+hand.STOP_S = 0.2
+telling.AT_LEAST_S, telling.EVERY_S = 0.0, 0.02
+crew.WORKER = {WORKER!r}
+crew.Crew.__init__.__kwdefaults__["worker"] = crew.WORKER
+sys.exit(agent.main(sys.argv[1:]))
+"""
+
+GEMM = Phase(kind="gemm", format="bf16", seconds=0.1)
+HBM = Phase(kind="hbm", kernel="copy")
+LONG = Phase(kind="hbm", kernel="read", repeats=9)
+
+Node = Callable[..., Path]
+
+
+@pytest.fixture
+def node(tmp_path: Path, driver: Path, stand_in: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """A node of so many GPUs under the stand-in of NVML. Returns the file that holds its values."""
+
+    def make(count: int, **values: str) -> Path:
+        links = ("nvlink", "p2p", "field.16")  # the stand-in reads all of its file for every call
+        healthy = {key: value for key, value in stand_in.healthy(1).items() if not any(part in key for part in links)}
+        healthy |= {"count": str(count)} | {f"gpu.{gpu}.busid": bdf(gpu) for gpu in range(count)}
+        path = stand_in.write(tmp_path / "node.nvml", healthy | values)
+        log = tmp_path / "kmsg"
+        log.touch()
+        for name, value in (
+            ("FAKE_NVML", path),
+            ("LD_LIBRARY_PATH", driver),
+            ("PYTHONPATH", SOURCES),
+            ("GPUREADY_STRESS_KMSG", log),
+        ):
+            monkeypatch.setenv(name, str(value))
+        return path
+
+    return make
+
+
+def bdf(gpu: int) -> str:
+    """Where `node` puts a GPU."""
+    return f"0000:{gpu + 1:02x}:00.0"
+
+
+def gpus(document: StressDoc) -> dict[str, StressGpu]:
+    return {gpu.bdf: gpu for gpu in document.gpus}
+
+
+def until(what: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not what() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert what()
+
+
+def alive(pid: int) -> bool:
+    """True where that process runs; a zombie does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+# Worker's behaviour -> what the document says, whether phase 0 has a result.
+TROUBLE = {
+    "die@1": ("found the end of the worker in the middle of the phase: signal SIGKILL", True),
+    "exit": ("found the end of the worker in the middle of the phase: exit code 3", False),
+    "die@start": ("found the end of the worker before it was ready: signal SIGKILL", False),
+    "garbage": ("expected lines of JSON, found 'Segmentation fault", False),
+    "half@1": ("found its end (exit code 0) in the middle of one", True),
+    "flood": ("expected lines of at most 1048576 bytes, found a longer one", False),
+    "words": ("found a flood of them", False),
+    "claims": ("expected GPU 0000:", False),
+    "leave": ("in the middle of the phase: exit code 0", False),
+    "close@1": ("found that it closed its output", True),
+    "problem": ("no memory on this GPU", False),
+}
+
+
+def test_each_trouble_costs_its_own_gpu_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that die, lie or drown us beside healthy ones: one line each, and the healthy ones finish."""
+    node(len(TROUBLE) + 2)
+    at_of = {word: bdf(at) for at, word in enumerate(TROUBLE)}
+    good = [bdf(len(TROUBLE)), bdf(len(TROUBLE) + 1)]
+    failing = {good[1]: "failed@1"}
+    monkeypatch.setenv("BEHAVE", json.dumps({at: word for word, at in at_of.items()} | failing))
+    monkeypatch.setattr(hand, "DRAIN_S", 0.1)
+    plan = Plan(phases=[GEMM, HBM, GEMM], lead_s=0.2, sample_s=1.0)
+    document = Crew(plan, (), worker=WORKER).run()
+    found = gpus(document)
+    assert not document.problem
+    for word, (says, has_first) in TROUBLE.items():
+        gpu = found[at_of[word]]
+        assert says in gpu.problem, word
+        assert "\n" not in gpu.problem
+        assert (gpu.phases[0].gemm is not None, gpu.phases[0].problem == "") == (has_first, has_first), word
+        assert [phase.problem for phase in gpu.phases[1:]] == [gpu.problem, gpu.problem], word
+    assert found[at_of["exit"]].stderr == "cudaErrorIllegalAddress\n"
+    for at in good:
+        assert not found[at].problem
+        assert found[at].phases[0].gemm is not None
+    assert found[good[0]].phases[1].hbm is not None
+    assert found[good[0]].phases[2].gemm is not None
+    assert [phase.problem for phase in found[good[1]].phases] == ["", *2 * ["CUDA_ERROR_OUT_OF_MEMORY"]]
+    assert [window.phase for window in document.windows] == [0, 1, 2]
+
+
+def test_what_the_watch_sees_decides(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MIG, a stranger and heat refuse a GPU before anything starts; heat, an Xid and a lost GPU stop it meanwhile."""
+    strange = {"gpu.1.mig": "1", "gpu.2.process.0": "4711:1024", "gpu.3.temperature": "86"}
+    values = node(7, **strange)
+    monkeypatch.setenv("BEHAVE", "{}")
+    monkeypatch.setenv("UNTIL", str(tmp_path / "enough"))
+    cool = Phase(kind="cool", below_c=40.0, seconds=20.0)
+    warm = Phase(kind="cool", below_c=20.0, seconds=0.05)
+    crew = Crew(Plan(phases=[cool, GEMM, LONG, warm], sample_s=0.02, lead_s=0.05), (), worker=WORKER)
+    windows = crew._windows
+
+    def spoil() -> None:
+        until(lambda: len(windows) == 2 and (crew._guard.counted.keys() >= {(bdf(0), crew._guard._marks)}))
+        with values.open("a", encoding="utf-8") as more:
+            more.write("gpu.4.xid=79\ngpu.5.temperature=86\ngpu.6.lost=1\ngpu.0.eccerrors.0.0=7\n")
+        until(lambda: all(crew._members[bdf(at)]._stopped for at in (4, 5, 6)))
+        (tmp_path / "enough").touch()
+
+    spoiler = threading.Thread(target=spoil)
+    spoiler.start()
+    document = crew.run()
+    spoiler.join()
+    found = [gpus(document)[bdf(at)] for at in range(7)]
+    assert found[1].refused == "expected a whole GPU, found MIG enabled; disable it before the load"
+    assert found[2].refused.startswith("expected nobody else on the GPU, found process 4711 (")
+    assert found[3].refused.startswith("expected less than 86 °C (3 below slowdown) before the load, found 86 °C")
+    for gpu in found[1:4]:
+        assert gpu.ready is None
+        assert {phase.problem for phase in gpu.phases} == {gpu.refused}
+    stops = ("Xid 79", "86 °C, 3 below slowdown at 89 °C", "the GPU is lost (NVML: GpuIsLost)")
+    for gpu, why in zip(found[4:], stops, strict=True):
+        assert gpu.stopped is not None
+        assert (gpu.stopped.why, gpu.stopped.phase) == (why, 2)
+        assert [phase.problem for phase in gpu.phases[:2]] == ["", ""]
+        assert gpu.phases[2].hbm is not None
+        assert gpu.phases[2].hbm.cut
+        assert all(why in phase.problem for phase in gpu.phases[2:])
+        assert not gpu.problem
+    assert [(xid.bdf, xid.xid) for xid in document.xids] == [(bdf(4), 79)]
+    healthy = found[0]
+    assert [phase.problem for phase in healthy.phases] == ["", "", "", ""]
+    assert healthy.phases[0].cool is not None
+    assert healthy.phases[0].cool.reached
+    assert healthy.phases[3].cool is not None
+    assert not healthy.phases[3].cool.reached
+    assert document.windows[3].note == f"not down to 20 °C: {bdf(0)}"
+    assert document.windows[1].end - document.windows[1].begin == pytest.approx(GEMM.seconds, abs=0.002)
+    seen, window = healthy.phases[2].seen, document.windows[2]
+    assert seen is not None
+    assert seen.spans["power_w"].median == 74.54
+    assert seen.reasons == {"0x1": seen.taken}
+    assert all(t is not None and window.begin <= t <= window.end for t in seen.samples["t"])
+    assert healthy.after["ecc_corrected_volatile"] - healthy.before["ecc_corrected_volatile"] == 7
+    assert seen.counted == {"ecc_corrected_volatile": 7}
+
+
+# --- the end of it ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start(node: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts the agent with a long phase; leaves none behind."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(behave: dict[str, str], **environment: str) -> subprocess.Popen[bytes]:
+        node(2)
+        plan = msgspec.json.encode(Plan(phases=[Phase(kind="gemm", format="bf16", seconds=60.0)], lead_s=0.05)).decode()
+        process = subprocess.Popen(
+            [sys.executable, "-c", AGENT, "stress", plan],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "BEHAVE": json.dumps(behave), **environment},
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def children(of: int) -> list[int]:
+    """Processes whose parent that one is."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == of:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def loaded(process: subprocess.Popen[bytes]) -> list[int]:
+    """Wait until a phase has been announced, with what the GPUs show; its children then."""
+    assert process.stderr is not None
+    said: dict[str, object] = {}
+    while not {"phase", "power_w"} <= said.keys():
+        line = process.stderr.readline().decode()
+        assert line.startswith(PROGRESS)
+        said = json.loads(line.removeprefix(PROGRESS))
+    assert (said["phase"], said["temperature_c"], said["power_w"]) == ("gemm bf16", [32, 32], [75, 75])
+    return children(process.pid)
+
+
+def test_what_is_known_is_printed_when_the_controller_dies(
+    start: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    """The end of a tied agent's stdin: workers report what they have, a silent one is killed, the document comes."""
+    process = start({bdf(1): "stay"}, **{TIED: "1"})
+    workers = loaded(process)
+    assert process.stdin is not None
+    process.stdin.close()
+    process.stdin = None
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode in (0, -signal.SIGKILL)
+    envelope = msgspec.json.decode(out, type=Envelope)
+    document = msgspec.json.decode(envelope.data, type=StressDoc)
+    assert (envelope.probe, document.ended_early) == ("stress", True)
+    first, second = document.gpus
+    assert first.phases[0].gemm is not None
+    assert first.phases[0].gemm.cut
+    assert first.phases[0].problem == "told to end"
+    assert "of being told, found none: it hangs" in second.problem
+    assert not any(alive(pid) for pid in workers)
+
+
+def test_nothing_outlives_a_crew_that_is_killed(
+    start: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    """SIGKILL of the crew: workers and watch are gone, also one that looks neither at its stdin nor at signals."""
+    process = start({bdf(1): "hang"})
+    pids = loaded(process)
+    assert len(pids) == 3
+    process.kill()
+    until(lambda: not any(alive(pid) for pid in pids))
+
+
+def test_a_plan_that_is_none_is_a_problem() -> None:
+    """Nothing is started for it."""
+    assert stress(["{}"]).problem.startswith("expected a plan as JSON, found ")
+
+
+def test_grace_is_long_enough() -> None:
+    """What the crew does when it is told to end fits into what a transport gives it, as both ends know it."""
+    module = crew_module
+    assert 2 * hand.STOP_S + 2 + 2 * module.COUNTERS_S + module.TOLD_END_S + 2 < stress_doc.STRESS_GRACE_S
+    assert agent_main.STRESS_GRACE_S == stress_doc.STRESS_GRACE_S
