@@ -1,325 +1,77 @@
-"""What the built-in engine is asked, what its workers say, and the one document that comes out of it (probe "stress").
+"""The document of the built-in engine (probe "stress"): all GPUs of a node under one plan.
 
-A worker is one process that drives one GPU; the crew is the process that starts a worker for every GPU of the node and
-prints the `StressDoc`. Both speak in lines of JSON:
-
-    to a worker     {"work": Work}                  first line
-                    {"begin": i, "at": seconds}     phase i begins at this moment of CLOCK_MONOTONIC, on all GPUs
-                    {"stop": true}                  or the end of its stdin: end within a second, report how far it came
-    from a worker   {"ready": Ready} or {"problem": one line}
-                    {"said": i, "t": s, ...}        at most once a second; t is seconds since the beginning of the phase
-                    {"done": i, "result": {...}}    of the type that RESULTS has for the kind of the phase
-                    {"failed": i, "problem": one line}
-
-Units stand in the names; GB is 10^9 bytes, TFLOPS 10^12 operations a second (INT8 too). Times called `t` are seconds
-since the beginning of the run. Bit patterns are hexadecimal text ("0x3f80"): JSON has no 64-bit integers for everybody.
-A list of errors is bounded by `MOST_ERRORS`, its count is not.
+The words of plan and results are those of `model.stress_work`; they can be had from here too. Times called `t` are
+seconds since the beginning of the run.
 """
 
 # ruff: noqa: RUF012 - msgspec copies the empty defaults of its structs; the rule does not see that these are structs
 
 from __future__ import annotations
 
-import msgspec
-
 from pytest_gpuready.model.agent_doc import LogLine, Wire
-
-MOST_ERRORS = 32
-"""Errors that are kept with their place; all are counted."""
+from pytest_gpuready.model.stress_work import (
+    COOL,
+    MOST_ERRORS,
+    RESULTS,
+    AllocResult,
+    BurnResult,
+    BurnWindow,
+    CacheResult,
+    CoolResult,
+    GemmResult,
+    HbmResult,
+    IdleResult,
+    MemoryFault,
+    PatternResult,
+    Phase,
+    Plan,
+    Plant,
+    PulseResult,
+    Ready,
+    Reference,
+    Result,
+    ResultFault,
+    Work,
+    decode_result,
+)
 
 STRESS_GRACE_S = 20.0
 """How long "stress" has to end its workers and to print what is known, once it was told to end."""
 
-COOL = "cool"
-"""The phase kind in which the crew waits for the GPUs to cool down; no worker hears of it."""
-
-
-# --- what is asked ----------------------------------------------------------------------------------------------------
-
-
-class Plant(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """A fault that a test wants found; a worker refuses it unless the environment allows it."""
-
-    what: str
-    """ "result" (one bit of one element in one pass), "tile" (one wrong tile in every pass) or "memory" (one bit)."""
-    pass_number: int = 1
-    element: int = 0
-    bit: int = 0
-
-
-class Phase(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """One piece of load, the same on all GPUs. 0, "" and [] leave the choice to the worker.
-
-    Kinds: alloc, cache, hbm, pattern, gemm, pulse, burn, idle, and the crew's own: cool.
-    """
-
-    kind: str
-    seconds: float = 0.0
-    """How long it lasts (gemm, burn, pulse, idle), or lasts at most (cool, and the others; 0: until it is done)."""
-    format: str = ""
-    """fp64, tf32, bf16, fp16, fp8_e4m3, fp8_e5m2, int8, fp4, mxfp8: what a gemm multiplies."""
-    formats: list[str] = []
-    """The same for burn and pulse, in turns."""
-    m: int = 0
-    n: int = 0
-    k: int = 0
-    level: str = ""
-    """Of a cache: l1 or l2."""
-    kernel: str = ""
-    """Of hbm: read, write, copy or triad."""
-    pattern: str = ""
-    """Of memory: walking, inversions, address, random, modulo20 or fade."""
-    pause_s: float = 0.0
-    """Between writing and reading of "fade"."""
-    size_bytes: int = 0
-    repeats: int = 0
-    share: float = 0.0
-    """Of the memory, for this phase; 0: the share of the plan."""
-    period_s: float = 0.0
-    """Of a pulse: load and idle together."""
-    duty: float = 0.0
-    """Of a pulse: part of the period under load."""
-    stagger_s: float = 0.0
-    """Of a pulse: each GPU begins so much later than the one before it."""
-    below_c: float = 0.0
-    """Of cool: until every GPU is at most so warm, degrees Celsius."""
-    grace_s: float = 20.0
-    """What a worker may need beyond `seconds` before it counts as hung; without `seconds`, see `limit_s`."""
-    limit_s: float = 600.0
-    """What a phase without `seconds` may last at all."""
-    plant: Plant | None = None
-
-
-class Work(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """What one worker is told: its phases, numbered from 0, and what holds for all of them."""
-
-    seed: int = 1
-    share: float = 0.9
-    """Of the GPU's memory that phases may use in all."""
-    place: int = 0
-    """Which GPU of the node this is, from 0: a staggered pulse begins `place` times later."""
-    phases: list[Phase] = []
-
-
-class Plan(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """What the agent is told: the phases for all GPUs, one after the other, and when to stop."""
-
-    phases: list[Phase]
-    seed: int = 1
-    share: float = 0.9
-    margin_c: float = 3.0
-    """Below its slowdown temperature by so much, a GPU is not loaded, or no longer."""
-    ready_s: float = 60.0
-    """How long a worker may take to be ready."""
-    lead_s: float = 0.5
-    """Between telling the workers to begin and the beginning: what has to be prepared is prepared then."""
-    sample_s: float = 0.1
-    """Between two samples of the watch."""
-
-
-# --- what a worker says -----------------------------------------------------------------------------------------------
-
-
-class Ready(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker on its GPU, before the first phase."""
-
-    bdf: str
-    name: str = ""
-    compute: str = ""
-    """Compute capability, "9.0"."""
-    sms: int = 0
-    l2_bytes: int = 0
-    memory_bytes: int = 0
-    free_bytes: int = 0
-    packages: dict[str, str] = {}
-    """Package or library -> version."""
-    start_s: float = 0.0
-    """From the start of the process to here."""
-    formats: list[str] = []
-    """What a gemm can multiply here."""
-    not_supported: dict[str, str] = {}
-    """Format -> why it cannot."""
-
-
-class MemoryFault(Wire, frozen=True, kw_only=True):
-    """A word of memory that was not read as it had been written."""
-
-    address: int
-    """Bytes from the beginning of the memory under test."""
-    expected: str
-    found: str
-    bit: int
-    """The lowest bit that differs."""
-
-
-class ResultFault(Wire, frozen=True, kw_only=True):
-    """An element of a product that is not what it was before, or not what the reference says."""
-
-    pass_number: int
-    """From 0; -1: in the first result, found by the reference."""
-    row: int
-    col: int
-    tile: int
-    bit: int
-    expected: str
-    found: str
-    format: str = ""
-    """Of a burn with several."""
-    t: float | None = None
-    """Seconds since the beginning of the phase, where known."""
-
-
-class Reference(Wire, frozen=True, kw_only=True):
-    """How the first result was checked another way, and how far from it it was."""
-
-    kind: str
-    """ "freivalds", "recomputed" or "freivalds+recomputed"."""
-    max_residual: float
-    limit: float
-    """What rounding alone can make of it."""
-
-
-class Result(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """What every result says. `cut`: the phase was ended before it was over."""
-
-    seconds: float = 0.0
-    """How long the load lasted."""
-    late_s: float = 0.0
-    """How long after the moment that was given it began."""
-    cut: bool = False
-    notes: list[str] = []
-    """What is worth knowing and no error: less memory than asked for, another algorithm."""
-
-
-class AllocResult(Result, frozen=True, kw_only=True, omit_defaults=True):
-    """Memory that was given, and written once all over. `share` is its part of the GPU's memory."""
-
-    bytes: int = 0
-    share: float = 0.0
-
-
-class CacheResult(Result, frozen=True, kw_only=True, omit_defaults=True):
-    """Patterns in a cache."""
-
-    level: str = ""
-    gb_per_s: float = 0.0
-    checked_bytes: int = 0
-    error_count: int = 0
-    errors: list[MemoryFault] = []
-
-
-class HbmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
-    """Bandwidth of the GPU's own memory; copy and triad count what is read and what is written."""
-
-    kernel: str = ""
-    gb_per_s: list[float] = []
-    """Per repeat."""
-    cv: float = 0.0
-    """Standard deviation over mean."""
-    size_bytes: int = 0
-
-
-class PatternResult(Result, frozen=True, kw_only=True, omit_defaults=True):
-    """A memory pattern over all memory that could be had."""
-
-    pattern: str = ""
-    checked_bytes: int = 0
-    gb_per_s: float = 0.0
-    error_count: int = 0
-    errors: list[MemoryFault] = []
-
-
-class GemmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
-    """Products of one format, each checked."""
-
-    format: str = ""
-    m: int = 0
-    n: int = 0
-    k: int = 0
-    burst_tflops: float = 0.0
-    """Of the first products, before power or temperature limit them."""
-    tflops: list[float] = []
-    """Per window of `window_s`."""
-    window_s: float = 0.25
-    sustained_tflops: float = 0.0
-    """Median of the second half of `tflops`."""
-    cv: float = 0.0
-    """Of the second half."""
-    flop: float = 0.0
-    """Operations in all; a float, for a day of them has more than 64 bits."""
-    passes: int = 0
-    checked: int = 0
-    """Elements of results that were compared."""
-    error_count: int = 0
-    errors: list[ResultFault] = []
-    digest: str = ""
-    """Of the first result, in hexadecimal: equal on equal GPUs with the same library, shape, algorithm and seed."""
-    reference: Reference | None = None
-    algorithm: str = ""
-    cublas: str = ""
-
-
-class PulseResult(Result, frozen=True, kw_only=True, omit_defaults=True):
-    """Full load and idle in turns."""
-
-    period_s: float = 0.0
-    duty: float = 0.0
-    cycles: int = 0
-    late_max_s: float = 0.0
-    """How much later than due a beginning or an end was, at most."""
-    checked: int = 0
-    error_count: int = 0
-    errors: list[ResultFault] = []
-
-
-class BurnWindow(Wire, frozen=True, kw_only=True):
-    """One window of a burn: seconds since its beginning, what ran, how fast."""
-
-    t: float
-    format: str
-    tflops: float
-    gb_per_s: float = 0.0
-
-
-class BurnResult(Result, frozen=True, kw_only=True, omit_defaults=True):
-    """Products of several formats in turns, with memory traffic; `each` has one result a format."""
-
-    windows: list[BurnWindow] = []
-    """Thinned to a number that a plot can show."""
-    each: list[GemmResult] = []
-    passes: int = 0
-    checked: int = 0
-    error_count: int = 0
-    errors: list[ResultFault] = []
-
-
-class IdleResult(Result, frozen=True, kw_only=True, omit_defaults=True):
-    """Nothing, for a while."""
-
-
-class CoolResult(Result, frozen=True, kw_only=True, omit_defaults=True):
-    """How warm the GPU was before and after it was left alone. `reached`: it fell to the limit within the time."""
-
-    from_c: float | None = None
-    to_c: float | None = None
-    below_c: float = 0.0
-    reached: bool = False
-
-
-RESULTS: dict[str, type[Result]] = {
-    "alloc": AllocResult,
-    "cache": CacheResult,
-    "hbm": HbmResult,
-    "pattern": PatternResult,
-    "gemm": GemmResult,
-    "pulse": PulseResult,
-    "burn": BurnResult,
-    "idle": IdleResult,
-}
-"""Kind of phase -> what a worker answers to it."""
-
-
-# --- the document -----------------------------------------------------------------------------------------------------
+__all__ = [
+    "COOL",
+    "MOST_ERRORS",
+    "RESULTS",
+    "STRESS_GRACE_S",
+    "AllocResult",
+    "BurnResult",
+    "BurnWindow",
+    "CacheResult",
+    "CoolResult",
+    "GemmResult",
+    "HbmResult",
+    "IdleResult",
+    "MemoryFault",
+    "PatternResult",
+    "Phase",
+    "Plan",
+    "Plant",
+    "PulseResult",
+    "Ready",
+    "Reference",
+    "Result",
+    "ResultFault",
+    "Span",
+    "Stopped",
+    "StressDoc",
+    "StressGpu",
+    "StressPhase",
+    "StressWindow",
+    "WindowSeen",
+    "Work",
+    "XidSeen",
+    "decode_result",
+]
 
 
 class Span(Wire, frozen=True, kw_only=True):
@@ -402,7 +154,7 @@ class StressGpu(Wire, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StressWindow(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """When a phase ran, the same for all GPUs."""
+    """When all GPUs were in a phase; the same for all of them."""
 
     phase: int
     begin: float
@@ -437,13 +189,3 @@ class StressDoc(Wire, frozen=True, kw_only=True, omit_defaults=True):
     log: list[LogLine] = []
     """Kernel-log lines of the run, filtered as in `KernelLog`."""
     log_problem: str = ""
-
-
-def decode_result(kind: str, text: bytes) -> Result:
-    """The result of a phase of this kind, from its JSON.
-
-    Raises:
-        msgspec.DecodeError: it is not what a worker answers to this kind.
-    """
-    result: Result = msgspec.json.decode(text, type=RESULTS[kind])
-    return result

@@ -154,6 +154,7 @@ def test_what_the_watch_sees_decides(node: Node, tmp_path: Path, monkeypatch: py
         with values.open("a", encoding="utf-8") as more:
             more.write("gpu.4.xid=79\ngpu.5.temperature=86\ngpu.6.lost=1\ngpu.0.eccerrors.0.0=7\n")
         until(lambda: all(crew._members[bdf(at)]._stopped for at in (4, 5, 6)))
+        until(lambda: crew._members[bdf(0)]._now.kept.taken)
         (tmp_path / "enough").touch()
 
     spoiler = threading.Thread(target=spoil)

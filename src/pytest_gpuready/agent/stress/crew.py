@@ -37,6 +37,9 @@ END_S, TOLD_END_S = 25.0, 4.0
 
 COUNTERS_S = 1.0
 
+TOGETHER_S = 0.5
+"""GPUs whose load began within so much of each other began together."""
+
 
 def stress(words: Sequence[str]) -> StressDoc:
     """Run the plan on these GPUs, all where none is named."""
@@ -143,15 +146,22 @@ class Crew:
         begin = time.monotonic() + self._plan.lead_s
         if self._first_load is None:
             self._first_load = begin - self._began
-        end = begin + phase.seconds if phase.kind in LASTING else None
         self._telling.phase(plans.name(phase))
         for member in self._members.values():
-            member.begin(at, phase, number, begin, end)
+            member.begin(at, phase, number, begin)
         self._turn_until(self._idle, self._plan.lead_s + plans.longest_s(phase) + STOP_S + 1)
         now = time.monotonic()
-        done = max((member.done_at for member in self._members.values()), default=0.0)
-        end = max(begin, min(now, end) if end is not None else (done if done > begin else now))
-        self._close_window(at, begin, end, mark)
+        late = {bdf: late for bdf, member in self._members.items() if (late := member.late_s) is not None}
+        first, last = min(late.values(), default=0.0), max(late.values(), default=0.0)
+        if phase.kind in LASTING:
+            end = min(now, begin + first + phase.seconds)
+        else:
+            done = max(member.done_at for member in self._members.values())
+            end = done if done > begin else now
+        # The window is the time in which all of them were under load.
+        begin, behind = begin + last, [bdf for bdf, one in late.items() if one > first + TOGETHER_S]
+        note = f"more than {TOGETHER_S:g} s behind the first: {', '.join(behind)}" if behind else ""
+        self._close_window(at, begin, max(begin, end), mark, note)
 
     def _cool(self, at: int, phase: Phase) -> None:
         """Leave the GPUs alone until they are cool."""
@@ -159,7 +169,7 @@ class Crew:
         cooling = CoolDown(phase, self._temperatures(), begin)
         self._telling.phase(plans.name(phase))
         for member in self._members.values():
-            member.begin(at, phase, None, begin, None)
+            member.begin(at, phase, None, begin)
         self._turn_until(
             lambda: cooling.over(self._temperatures(), time.monotonic()), phase.seconds or plans.longest_s(phase)
         )

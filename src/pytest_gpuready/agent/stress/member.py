@@ -45,7 +45,6 @@ class _Now:
     kind: str
     number: int | None
     begin: float
-    end: float | None
     kept: Kept
     cooled: CoolResult | None = None
 
@@ -89,6 +88,13 @@ class Member:
         return self._hand is None or self._hand.over
 
     @property
+    def late_s(self) -> float | None:
+        """By how much later than told the load of this phase began; None where there was none."""
+        number = self._now.number if self._now else None
+        result = self._hand.results.get(number) if self._hand and number is not None else None
+        return result.late_s if result else None
+
+    @property
     def done_at(self) -> float:
         """When its worker reported last, CLOCK_MONOTONIC; 0 where it never did."""
         return self._hand.done_at if self._hand else 0.0
@@ -119,17 +125,17 @@ class Member:
 
     # --- a phase ----------------------------------------------------------------------------------------------------
 
-    def begin(self, at: int, phase: Phase, number: int | None, begin: float, end: float | None) -> None:
+    def begin(self, at: int, phase: Phase, number: int | None, begin: float) -> None:
         """The phase begins for everybody at that moment; its worker is told if it can be."""
         told = self.usable and number is not None
-        self._now = _Now(at=at, kind=phase.kind, number=number if told else None, begin=begin, end=end, kept=Kept())
+        self._now = _Now(at=at, kind=phase.kind, number=number if told else None, begin=begin, kept=Kept())
         if self._hand and told and number is not None:
             self._hand.begin(number, phase, begin)
 
     def sampled(self, row: Row) -> None:
         """One sample of the watch."""
         now = self._now
-        if now and row.t >= now.begin and (now.end is None or row.t <= now.end):
+        if now and row.t >= now.begin:
             now.kept.add(row.t, row.values)
 
     def cooled(self, result: CoolResult) -> None:
