@@ -190,7 +190,8 @@ def test_four_nodes_are_accepted_by_ssh_by_slurm_and_with_workers(
     ):
         for field in what:
             assert len({thing[field] for thing in things}) == len(things), field
-    assert runs("-n", "2", "--gpuready-transport", "slurm").comparable() == ran.comparable()
+    shared = runs("-n", "2", "--gpuready-transport", "slurm")
+    assert (shared.code, shared.comparable()) == (0, ran.comparable())
     assert slurm.is_idle()
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import xdist.dsession
+import xdist.workermanage
 
-import pytest_gpuready.driving  # noqa: F401 - loaded once for all runs in this process
+import pytest_gpuready.driving  # noqa: F401 - as the two above: loaded once for all runs in this process
 from tests.plugin import forked
 
 SUITES = Path(__file__).parents[2] / "suites"
@@ -94,8 +97,9 @@ _ENDED: dict[tuple[str, ...], Outcome] = {}
 class Accept:
     """Runs the suites in a folder of its own."""
 
-    def __init__(self, pytester: pytest.Pytester, own_lease: str) -> None:
+    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, own_lease: str) -> None:
         self._pytester = pytester
+        self._monkeypatch = monkeypatch
         self.path = pytester.path
         pytester.makepyfile(own_lease=own_lease)
 
@@ -109,13 +113,15 @@ class Accept:
         given = [*arguments, *(["-p", p] for p in ("own_lease", *plugins))]
         flat = [a for item in given for a in ([item] if isinstance(item, str) else item)]
         paths = [str(SUITES)] if suites else []
-        if "-n" in flat:
-            result = self._pytester.runpytest_subprocess(*LIGHT, *flat, *paths, timeout=120)
-        elif plugins:  # what meddles with the process gets one of its own
+        if plugins and "-n" not in flat:  # what meddles with the process gets one of its own
             result = forked.run(self.path, *LIGHT, *flat, *paths, timeout_s=120)
         else:
             self._pytester.syspathinsert()
-            result = self._pytester.runpytest_inprocess(*BARE, *flat, *paths)
+            without = BARE
+            if "-n" in flat:  # workers are processes of their own, begun anew: this one has only opened the run for them
+                without = LIGHT
+                self._monkeypatch.setattr(xdist.workermanage, "_sys_path", list(sys.path))
+            result = self._pytester.runpytest_inprocess(*without, *flat, *paths)
         return Outcome(result=result, out=self.path / "gpuready-out")
 
 
@@ -126,6 +132,6 @@ def _no_power_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def accept(pytester: pytest.Pytester, own_lease: str) -> Accept:
+def accept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, own_lease: str) -> Accept:
     """A run of the shipped suites; arguments as on the command line."""
-    return Accept(pytester, own_lease)
+    return Accept(pytester, monkeypatch, own_lease)

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from lxml import etree
 
 from pytest_gpuready.model import CommandResult
 from pytest_gpuready.transport.recording import append
 from tests.nodes import as_another, demo_results
 from tests.plugin.conftest import Accept, Outcome
+from tests.plugin.test_after_load import REVERSING, taken_last
 from tests.plugin.test_run import comparable
 
 NAMES = ("node01", "node02", "node03", "node04")
@@ -76,14 +78,6 @@ def test_healthy_nodes_are_accepted_together(accept: Accept) -> None:
     assert [p["part"] for p in alone.parts("GPU-1")] == [f"{name}/gpu{i}" for name in NAMES for i in (0, 1)]
     tests = [line for line in alone.result.stdout.lines if "::test_present[" in line]
     assert [re.search(r"\[(\w+)\]", line)[1] for line in tests] == list(NAMES)  # type: ignore[index]
-
-
-def test_workers_change_nothing_on_many_nodes(accept: Accept) -> None:
-    """With -n 2 the certificate of four nodes, one of them dead, is the same but for times."""
-    record(accept.path / "nodes", node02=lambda _result: None)
-    alone = comparable(accept(*LEVEL1).certificate)
-    shared = accept(*LEVEL1, "-n", "2", "--gpuready-out", "shared")
-    assert comparable(Outcome(shared.result, accept.path / "shared").certificate) == alone
 
 
 BAD: dict[str, tuple[Change, str]] = {
@@ -212,6 +206,27 @@ def test_a_test_is_called_for_each_part(
     assert sum(run.result.parseoutcomes().get(word, 0) for word in ("passed", "failed")) == tests
     found = [p["outcome"] for p in run.parts("GPU-1")]
     assert found == (outcomes or ["PASS"] * 3 + ["NOT MEASURED"] + ["PASS"] * 4)
+
+
+def test_workers_change_nothing(accept: Accept, pytester: pytest.Pytester) -> None:
+    """With -n 2, the tests turned round and one node dead the certificate is the same but for times, of tests of a node
+    and of a part; the look after the load is asked for first and still measured last; pytest's own JUnit has clause,
+    outcome and limit as properties.
+    """
+    of_each_part = SUITE.format(arguments="measured, require, named", body="require(measured)")
+    pytester.makepyfile(reversing=REVERSING, test_own=of_each_part.replace("test_present", "test_each"))
+    record(accept.path / "nodes", SITE.replace("04", "02"), NAMES[:2], level=2, node02=lambda _result: None)
+    arguments = (*LEVEL2, "-k", "not test_present", "test_own.py")
+    alone = accept(*arguments, "--gpuready-out", "alone")
+    shared = accept(*arguments, "-n", "2", "--junitxml", "own.xml", plugins=("reversing",))
+    assert comparable(shared.certificate) == comparable(Outcome(alone.result, accept.path / "alone").certificate)
+    assert alone.code == shared.code == 20
+    assert judged(shared) == {"node01": "ACCEPTED", "node02": "INCOMPLETE"}
+    assert taken_last(shared.out, gpus=2)
+    cases = etree.parse(accept.path / "own.xml").getroot().findall(".//testcase")
+    of_part = [{p.get("name") for p in case.iter("property")} for case in cases if "test_each" in case.get("name")]
+    assert len(of_part) == 4
+    assert all({"gpuready.clause", "gpuready.part", "gpuready.outcome", "gpuready.limit"} <= names for names in of_part)
 
 
 @pytest.mark.parametrize(

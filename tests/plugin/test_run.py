@@ -17,7 +17,6 @@ from tests.nodes import demo_results, write_recording
 from tests.plugin.conftest import Accept
 
 REPLAY = ("--gpuready-replay", "demo", "-m", "level2")
-SHARED = (*REPLAY, "-n", "2", "--junitxml", "own.xml")
 SCHEMA = Path(__file__).parents[2] / "src" / "pytest_gpuready" / "certificate" / "schema-1.json"
 XSD = Path(__file__).parents[1] / "data" / "junit.xsd"
 
@@ -26,13 +25,6 @@ def comparable(certificate: dict[str, Any]) -> dict[str, Any]:
     """A certificate without what differs between two runs of the same: its times and number."""
     left = {"number", "started", "issued", "do_next", "environment"}
     return {key: value for key, value in certificate.items() if key not in left}
-
-
-def test_workers_change_nothing(accept: Accept) -> None:
-    """With -n 2 the certificate is the same but for times."""
-    alone, shared = accept.once(*REPLAY), accept.once(*SHARED)
-    assert (alone.code, shared.code) == (0, 0)
-    assert comparable(alone.certificate) == comparable(shared.certificate)
 
 
 def test_workers_need_a_run_that_is_open(accept: Accept) -> None:
@@ -166,13 +158,6 @@ def test_junit_holds_to_its_schema_and_is_red_by_omission(accept: Accept) -> Non
     verdict = root.find(".//testcase[@name='certificate']/error")
     assert verdict is not None
     assert "would be INCOMPLETE" in verdict.get("message")
-
-
-def test_pytests_own_junit_carries_the_verdicts(accept: Accept) -> None:
-    """--junitxml has clause, outcome and limit as properties, FAIL as failure and NOT MEASURED as error."""
-    root = etree.parse(accept.once(*SHARED).out.with_name("own.xml")).getroot()
-    properties = {p.get("name") for p in root.findall(".//testcase/properties/property")}
-    assert {"gpuready.clause", "gpuready.part", "gpuready.outcome", "gpuready.limit"} <= properties
 
 
 def test_a_recording_made_by_a_run_replays_to_the_same(accept: Accept) -> None:
