@@ -17,7 +17,7 @@ from pytest_gpuready import accept as accepting
 from pytest_gpuready.model import CommandResult
 from pytest_gpuready.transport.recording import append
 from tests.nodes import demo_results, write_recording
-from tests.plugin.conftest import LIGHT, SUITES, Accept
+from tests.plugin.conftest import BARE, LIGHT, SUITES, Accept
 
 LEVEL2 = ("--gpuready-replay", "node", "-m", "level2")
 
@@ -249,32 +249,55 @@ def test_a_site_file_forbids_the_automatic_replay(
     assert "REPLAY" not in done.stdout
 
 
+class Here:
+    """Stands for the process that `accept` starts: pytest with the same words and environment, in this process."""
+
+    pytester: pytest.Pytester
+
+    def __init__(self, command: list[str], env: dict[str, str]) -> None:
+        assert command[:3] == [sys.executable, "-m", "pytest"]
+        with pytest.MonkeyPatch.context() as patch:
+            for name in env.keys() - os.environ.keys():
+                patch.setenv(name, env[name])
+            self._code = self.pytester.runpytest_inprocess(*BARE, *command[3:]).ret
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def wait(self) -> int:
+        return int(self._code)
+
+
 @pytest.mark.parametrize(
     "where", ["ini", "environment", "dangling link", "site.yml", "profile in ini", "profile in environment"]
 )
-def test_what_expects_gpus_elsewhere_forbids_it_too(tmp_path: Path, where: str) -> None:
+def test_what_expects_gpus_elsewhere_forbids_it_too(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], where: str
+) -> None:
     """A site file or profile in ini or PYTEST_ADDOPTS, site.yml, and a link that leads nowhere get no replay either."""
-    environment = dict(os.environ)
-    (tmp_path / "my.yaml").write_text("site: 1\nprofile: h200-sxm\nnodes: {node07: {gpus: 8}}\n")
+    folder = pytester.path
+    (folder / "my.yaml").write_text("site: 1\nprofile: h200-sxm\nnodes: {node07: {gpus: 8}}\n")
     if where == "ini":
-        (tmp_path / "pytest.ini").write_text("[pytest]\ngpuready_site = my.yaml\n")
+        (folder / "pytest.ini").write_text("[pytest]\ngpuready_site = my.yaml\n")
     elif where == "environment":
-        environment["PYTEST_ADDOPTS"] = "--gpuready-site my.yaml"
+        monkeypatch.setenv("PYTEST_ADDOPTS", "--gpuready-site my.yaml")
     elif where == "profile in ini":
-        (tmp_path / "pytest.ini").write_text("[pytest]\ngpuready_profile = h200-sxm\n")
+        (folder / "pytest.ini").write_text("[pytest]\ngpuready_profile = h200-sxm\n")
     elif where == "profile in environment":
-        environment["PYTEST_ADDOPTS"] = "--gpuready-profile=h200-sxm"
+        monkeypatch.setenv("PYTEST_ADDOPTS", "--gpuready-profile=h200-sxm")
     elif where == "site.yml":
-        (tmp_path / "site.yml").symlink_to("nowhere.yaml")
+        (folder / "site.yml").symlink_to("nowhere.yaml")
     else:
-        (tmp_path / "site.yaml").symlink_to("nowhere.yaml")
-    command = [sys.executable, "-m", "pytest_gpuready.accept", *LIGHT]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode in (4, 20)
-    assert "would be ACCEPTED" not in done.stdout
-    assert "was judged instead" not in done.stdout
+        (folder / "site.yaml").symlink_to("nowhere.yaml")
+    monkeypatch.setattr(Here, "pytester", pytester, raising=False)
+    monkeypatch.setattr(accepting.subprocess, "Popen", Here)
+    assert accepting.main([], root=folder) == (4 if where in ("dangling link", "site.yml") else 20)
+    said = capfd.readouterr().out
+    assert "would be ACCEPTED" not in said
+    assert "was judged instead" not in said
+    assert "this run wrote no certificate" in said
 
 
 def test_workers_do_not_load_a_node_together(accept: Accept) -> None:
