@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
+from pytest_gpuready import acceptance
 from pytest_gpuready.acceptance import Acceptance, Settings
 from pytest_gpuready.certificate.build import Record
 from pytest_gpuready.certificate.document import Certificate, PartEntry
@@ -19,8 +22,11 @@ class _AtItsEnd(Acceptance):
         return super().conclude(records, finished=True, blockers=blockers) if finished else None
 
 
-def judged(directory: Path, recording: Path, *, level: int = 2) -> Certificate:
-    """The certificate of a replay in which every clause test agreed with the store, gates included."""
+def judged(directory: Path, recording: Path, *, level: int = 2, files: bool = True) -> Certificate:
+    """The certificate of a replay in which every clause test agreed with the store, gates included.
+
+    Its files are not made where many runs have the same to show: they take half of the time.
+    """
     run = _AtItsEnd(Settings(out=directory / "out", replay=str(recording), level=level))
     records: dict[tuple[str, str], list[Record]] = {}
     for clause in run.profile.up_to(level):
@@ -36,7 +42,11 @@ def judged(directory: Path, recording: Path, *, level: int = 2) -> Certificate:
                 said = Record(outcome=run.findings.verdict(clause, part).outcome.value)
             records[clause.id, part.name] = [said]
     try:
-        return run.conclude(records, finished=True)
+        with pytest.MonkeyPatch.context() as patch:
+            if not files:
+                patch.setattr(acceptance, "render", lambda _certificate: "")
+                patch.setattr(acceptance, "write_together", lambda _files: None)
+            return run.conclude(records, finished=True)
     finally:
         run.close()
 
