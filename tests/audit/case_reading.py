@@ -27,6 +27,7 @@ def case(number: str) -> dict[str, Any]:
     return loaded
 
 
+@functools.cache
 def reader(tool: str) -> Reader:
     return next(r for r in readers() if r.tool == tool)
 
@@ -66,6 +67,7 @@ def read_text(
     tmp_path: Path, tool: str, text: str, expect: dict[str, Any], *, exit_code: int | None = None, command: str = ""
 ) -> Reading:
     path = tmp_path / "input"
+    path.unlink(missing_ok=True)  # a file that is written over is flushed to the disk, a new one is not
     path.write_text(text, encoding="utf-8")
     given = Given(path=path, expect=Expectations(expect, source="test"), exit_code=exit_code, command=command)
     return reader(tool).read(given)
