@@ -316,6 +316,13 @@ def test_the_undamaged_runs_pass(tmp_path: Path, tool: str) -> None:
     assert judged(tmp_path / "x", text, tool=tool, expected_gpus=gpus, required_tests=[test]) == "pass"
 
 
+def new_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the next example is written: no test of this process has a file there now."""
+    file = tmp_path_factory.getbasetemp() / "example-of-dcgm"
+    file.unlink(missing_ok=True)
+    return file
+
+
 @settings(max_examples=150, deadline=None)
 @given_by(seed=st.integers(0, 2**32), tool=st.sampled_from(sorted(PASSING)))
 def test_damage_never_makes_a_pass(tmp_path_factory: pytest.TempPathFactory, seed: int, tool: str) -> None:
@@ -324,7 +331,7 @@ def test_damage_never_makes_a_pass(tmp_path_factory: pytest.TempPathFactory, see
     text = (CASES / ("006" if "json" in tool else "013")).glob("diag.*")
     lines = next(iter(text)).read_text().splitlines(keepends=True)
     hurt = damaged(lines, chance)
-    file = tmp_path_factory.mktemp("damage") / "x"
+    file = new_file(tmp_path_factory)
     asked = {"expected_gpus": 8, "required_tests": ["software", "pcie"] if "json" in tool else ["GPU Memory", "PCIe"]}
     assert judged(file, hurt, tool=tool, exit_code=226, **asked) in ("fail", "not-measured")
 
@@ -353,7 +360,7 @@ def test_a_damaged_run_passes_only_where_everything_asked_is_there(
     """A pass that survives damage still has every GPU's Pass of the test that was asked for."""
     text, test, gpus = PASSING[tool]
     hurt = damaged(text.splitlines(keepends=True), random.Random(seed))
-    file = tmp_path_factory.mktemp("damage") / "x"
+    file = new_file(tmp_path_factory)
     found = read(file, hurt, tool=tool, expected_gpus=gpus, required_tests=[test])
     if worst(f.outcome for f in found) == "pass":
         passed = {f.part for f in found if f.metric == f"dcgm.{test}" and f.outcome == "pass"}
@@ -364,7 +371,7 @@ def test_a_damaged_run_passes_only_where_everything_asked_is_there(
 @given_by(text=st.text(max_size=400), tool=st.sampled_from(sorted(READ)))
 def test_any_text_is_read_without_an_exception(tmp_path_factory: pytest.TempPathFactory, text: str, tool: str) -> None:
     """Text of nobody is not measured (or a bare observation), never an exception, never a pass."""
-    file = tmp_path_factory.mktemp("any") / "x"
+    file = new_file(tmp_path_factory)
     file.write_text(text, encoding="utf-8", errors="replace")
     given = Given(path=file, expect=Expectations({}, source="test"))
     assert worst(f.outcome for f in READ[tool].read(given).findings) in ("not-measured", "observed")

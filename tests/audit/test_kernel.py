@@ -253,7 +253,7 @@ def test_a_big_log_is_read_in_bounded_memory(tmp_path: Path) -> None:
     """A storm of thousands of Xids among other lines is one finding, the one line about another GPU is kept."""
     path = tmp_path / "dmesg.txt"
     with path.open("w") as file:
-        for n in range(8_000):
+        for n in range(2_500):
             file.write(f"[{n:6d}.000000] {XID.format(n=119)} number {n} {'x' * 100}\n[{n:6d}.000001] usb 1-1: noise\n")
             if n == 2_000:
                 file.write("[  2000.5] NVRM: Xid (PCI:0000:91:00): 64, pid=1, Row Remapper Error\n")
@@ -266,8 +266,8 @@ def test_a_big_log_is_read_in_bounded_memory(tmp_path: Path) -> None:
         (119, "GPU 0000:38:00.0"),
         (64, "GPU 0000:91:00.0"),
     }
-    assert values(found, "dmesg.xid_119_count") == [8_000]
-    assert peak < 8 * 2**20
+    assert values(found, "dmesg.xid_119_count") == [2_500]
+    assert peak < 2**21, peak
 
 
 def test_what_spans_two_chunks_is_one_event(tmp_path: Path) -> None:

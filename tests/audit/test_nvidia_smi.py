@@ -559,7 +559,7 @@ def test_a_long_loop_holds_no_lines(tmp_path: Path) -> None:
     path = tmp_path / "loop.csv"
     with path.open("w") as file:
         file.write("index, pstate, pcie.link.width.current, temperature.gpu\n")
-        for n in range(4_000):
+        for n in range(2_000):
             file.write(f"0, P0, 16, {n % 90}\n1, P0, 16, {n % 70}\n")
     from pytest_gpuready.audit.expect import Expectations
     from pytest_gpuready.audit.reader import Given
@@ -570,7 +570,7 @@ def test_a_long_loop_holds_no_lines(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert one(reading.findings, "inventory.gpu_count").outcome == "pass"
-    assert peak < 3 * 2**20
+    assert peak < 100_000, peak
 
 
 def test_the_reader_is_found_by_content() -> None:

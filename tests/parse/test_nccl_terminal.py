@@ -127,10 +127,10 @@ def test_a_changed_character_never_makes_a_figure_up(at: int, character: str, cu
 
 
 def test_memory_does_not_grow_with_the_log() -> None:
-    """32 000 lines of many kinds leave counters, bounded lists and one unfinished line."""
+    """8000 lines of many kinds leave counters, bounded lists and one unfinished line."""
 
     def lines() -> Iterator[str]:
-        for i in range(8_000):
+        for i in range(2_000):
             yield f"node01:700:712 [1] NCCL INFO Channel {i % 24:02}/0 : {i % 8}[0] -> {i % 7}[1] via P2P/CUMEM"
             yield f"node01:700:712 [1] NCCL WARN something number {i}"
             yield f"srun: error: node{i}: task {i}: Exited with exit code 1"
@@ -140,9 +140,9 @@ def test_memory_does_not_grow_with_the_log() -> None:
     seen = terminal(lines())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert seen.log.messages == 24_000
+    assert seen.log.messages == 6_000
     assert (len(seen.log.warnings), len(seen.events)) == (100, 200)
-    assert peak < 4 * 2**20
+    assert peak < 300_000, peak
 
 
 def test_a_plain_line_keeps_its_label() -> None:
