@@ -1,16 +1,19 @@
 """Runs of pytest in processes of their own, forked from one in which pytest and the plug-in are loaded already.
 
 Such a run has its own process id, memory, working directory, environment and end, and may be meddled with and killed
-like any other; it is only not spent half of its time on imports. Tests of signals, workers and the command line start
-Python anew instead.
+like any other; it is only not spent half of its time on imports. Tests of workers and the command line start Python
+anew instead.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
+from collections.abc import Mapping
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -26,9 +29,8 @@ def run(folder: Path, *arguments: str, timeout_s: float) -> pytest.RunResult:
         TimeoutError: it had not ended in time, and was killed.
     """
     began = time.monotonic()
-    said = [folder / f"forked-{name}.txt" for name in ("stdout", "stderr")]
-    process = _SERVER.Process(target=_main, args=(folder, arguments, dict(os.environ), said))
-    process.start()
+    said = (folder / "forked-stdout.txt", folder / "forked-stderr.txt")
+    process = start(folder, *arguments, said=said)
     process.join(timeout_s)
     if process.exitcode is None:
         process.kill()
@@ -38,14 +40,25 @@ def run(folder: Path, *arguments: str, timeout_s: float) -> pytest.RunResult:
     return pytest.RunResult(process.exitcode, out, err, time.monotonic() - began)
 
 
-def _main(folder: Path, arguments: tuple[str, ...], environment: dict[str, str], said: list[Path]) -> None:
+def start(
+    folder: Path, *arguments: str, said: tuple[Path, Path], environment: Mapping[str, str] | None = None
+) -> BaseProcess:
+    """The run of pytest with these arguments, just begun; what it says goes to these two files, or terminals."""
+    process = _SERVER.Process(target=_main, args=(folder, arguments, {**os.environ, **(environment or {})}, said))
+    process.start()
+    return process
+
+
+def _main(folder: Path, arguments: tuple[str, ...], environment: dict[str, str], said: tuple[Path, Path]) -> None:
     """In the new process: what the command line would have given it, then pytest."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
     sys.path.insert(0, str(folder))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # nohup and & ignore it for their children
     for descriptor, path in enumerate(said, 1):
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(opened, descriptor)
         os.close(opened)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # as Python would have it: of a terminal by lines
     sys.exit(int(pytest.main(list(arguments))))

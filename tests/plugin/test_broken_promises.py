@@ -17,6 +17,7 @@ from pytest_gpuready import accept as accepting
 from pytest_gpuready.model import CommandResult
 from pytest_gpuready.transport.recording import append
 from tests.nodes import demo_results, write_recording
+from tests.plugin import forked
 from tests.plugin.conftest import BARE, LIGHT, SUITES, Accept
 
 LEVEL2 = ("--gpuready-replay", "node", "-m", "level2")
@@ -101,8 +102,8 @@ def test_two_runs_do_not_share_a_directory(accept: Accept, pytester: pytest.Pyte
                     time.sleep(0.05)
         """
     )
-    command = [sys.executable, "-m", "pytest", *LIGHT, "-p", "own_lease", "-p", "slow", "--gpuready-replay", "demo"]
-    first = subprocess.Popen([*command, "-m", "level2", str(SUITES)], cwd=accept.path, stdout=subprocess.DEVNULL)
+    words = (*LIGHT, "-p", "own_lease", "-p", "slow", "--gpuready-replay", "demo", "-m", "level2", str(SUITES))
+    first = forked.start(accept.path, *words, said=(Path(os.devnull), Path(os.devnull)))
     end = time.monotonic() + 60
     while not (accept.path / "reached").exists() and time.monotonic() < end:
         time.sleep(0.05)
@@ -110,7 +111,8 @@ def test_two_runs_do_not_share_a_directory(accept: Accept, pytester: pytest.Pyte
     (accept.path / "go").touch()
     assert second.code == 20
     assert "found another run writing to it" in second.result.stdout.str() + second.result.stderr.str()
-    assert first.wait(timeout=60) == 0
+    first.join(60)
+    assert first.exitcode == 0
     assert not (accept.path / "gpuready-out.1").exists()
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from tests.dcgm_scenarios import install, on_node
 from tests.nodes import BDFS, write_recording
+from tests.plugin import forked
 from tests.plugin.conftest import LIGHT, SUITES, Accept
 from tests.plugin.mixed import MIXED
 from tests.plugin.test_dcgm_scenarios import DRIVER, node_results
@@ -35,17 +35,9 @@ def live(accept: Accept, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPa
     return accept.path
 
 
-def start(folder: Path, **environment: str) -> subprocess.Popen[str]:
-    words = ("-p", "own_lease", "-p", "mixed", "--gpuready-replay", "node", "-m", "level2", str(SUITES))
-    return subprocess.Popen(
-        [sys.executable, "-m", "pytest", *LIGHT, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+def start(folder: Path, **environment: str) -> BaseProcess:
+    words = (*LIGHT, "-p", "own_lease", "-p", "mixed", "--gpuready-replay", "node", "-m", "level2", str(SUITES))
+    return forked.start(folder, *words, said=(folder / "said", folder / "said-too"), environment=environment)
 
 
 def certificate(folder: Path) -> dict[str, dict[str, str]]:
@@ -66,10 +58,11 @@ def test_ctrl_c_ends_dcgmi_and_keeps_what_was_known(live: Path) -> None:
     process = start(live)
     wait_for(live / "gpuready-out/store/dcgm-memory@node01.json")
     wait_for(live / "bin/diag-is-running")
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    output = (live / "said").read_text()
     found = certificate(live)
-    assert process.returncode == 2, output[-2000:]
+    assert process.exitcode == 2, output[-2000:]
     assert found[""]["judged"] == "INCOMPLETE"
     assert set(found["DCGM-5"].values()) == {"PASS"}
     assert not {"PASS", "FAIL"} & set(found["DCGM-6"].values())
@@ -83,9 +76,10 @@ def test_ctrl_c_ends_dcgmi_and_keeps_what_was_known(live: Path) -> None:
 def test_a_deadline_ends_dcgmi_and_the_others_go_on(live: Path) -> None:
     """pcie never ends: it is told to end, nothing was measured by it, and the clauses behind it are judged."""
     process = start(live, TEST_DEADLINE_S="4")
-    output, _ = process.communicate(timeout=120)
+    process.join(120)
+    output = (live / "said").read_text()
     found = certificate(live)
-    assert process.returncode == 20, output[-2000:]
+    assert process.exitcode == 20, output[-2000:]
     assert set(found["DCGM-6"].values()) == {"NOT MEASURED"}
     assert set(found["DCGM-5"].values()) == {"PASS"}
     assert set(found["PCIE-5"].values()) == {"PASS"}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.plugin import forked
 from tests.plugin.conftest import LIGHT, SUITES, Accept
 
 REPLAY = ("--gpuready-replay", "demo", "-m", "level2")
@@ -236,26 +235,18 @@ def test_a_run_that_is_killed_says_incomplete(accept: Accept, pytester: pytest.P
     """At every moment before the end, and after a killed run, the certificate on disk says INCOMPLETE."""
     pytester.makepyfile(slow=SLOW)
     accept(*REPLAY[:2], "-m", "level1")
-    command = [sys.executable, "-m", "pytest", *LIGHT, "-p", "own_lease", "-p", "slow", *REPLAY, str(SUITES)]
-    environment = {**os.environ, "PYTHONPATH": str(accept.path)}
-    process = subprocess.Popen(
-        command,
-        cwd=accept.path,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # nohup and & ignore it for their children
-    )
+    nowhere = (Path(os.devnull), Path(os.devnull))
+    process = forked.start(accept.path, *LIGHT, "-p", "own_lease", "-p", "slow", *REPLAY, str(SUITES), said=nowhere)
     reached = accept.path / "reached"
     end = time.monotonic() + 60
     while not reached.exists() and time.monotonic() < end:
         time.sleep(0.05)
     before = Path(accept.path / "gpuready-out" / "certificate.json").read_text()
-    process.send_signal(signum)
-    process.wait(timeout=60)
+    os.kill(process.pid, signum)
+    process.join(60)
     after = (accept.path / "gpuready-out" / "certificate.json").read_text()
     page = (accept.path / "gpuready-out" / "certificate.html").read_text()
-    assert process.returncode != 0
+    assert process.exitcode not in (0, None)
     assert '"judged": "INCOMPLETE"' in before
     assert '"judged": "INCOMPLETE"' in after
     assert "INCOMPLETE" in page.split("</title>")[0]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
-import sys
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
+
+from tests.plugin import forked
 
 # A test that runs a long command as the plug-in does; what it says beside its progress is captured.
 LONG = """
@@ -51,8 +52,7 @@ def test_where_nobody_asked_or_nobody_sees_nothing_is_shown(
 ) -> None:
     """A quiet log gets no lines, a worker of xdist has no terminal: both run as before."""
     pytester.makepyfile(LONG)
-    run = pytester.runpytest_subprocess if "-n" in arguments else pytester.runpytest_inprocess
-    result = run(*PLAIN, *arguments)
+    result = pytester.runpytest_inprocess(*PLAIN, *arguments)
     assert result.ret == 0
     assert "DCGM pcie" not in result.stdout.str() + result.stderr.str()
 
@@ -60,20 +60,15 @@ def test_where_nobody_asked_or_nobody_sees_nothing_is_shown(
 def on_a_terminal(folder: Path, *arguments: str) -> str:
     """All that pytest writes to a terminal of 60 columns."""
     ours, theirs = pty.openpty()
-    env = {**os.environ, "TERM": "xterm", "COLUMNS": "60", "NO_COLOR": "1"}
-    argv = [sys.executable, "-m", "pytest", *PLAIN, *arguments]
-    with subprocess.Popen(argv, cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        wrote = b""
-        while True:
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            wrote += piece
-        assert process.wait(60) == 0
+    terminal = Path(os.ttyname(theirs))
+    said = {"TERM": "xterm", "COLUMNS": "60", "NO_COLOR": "1"}
+    process = forked.start(folder, *PLAIN, *arguments, said=(terminal, terminal), environment=said)
+    wrote = b""
+    while (ready := wait([ours, process.sentinel], timeout=60)) != [process.sentinel]:
+        assert ours in ready, wrote
+        wrote += os.read(ours, 65536)
+    assert process.exitcode == 0
+    os.close(theirs)
     os.close(ours)
     return wrote.decode()
 
