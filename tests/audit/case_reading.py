@@ -22,7 +22,8 @@ OUTCOME = {"pass": "pass", "fail": "fail", "error": "not-measured", "skip": "not
 
 @functools.cache
 def case(number: str) -> dict[str, Any]:
-    loaded = yaml.safe_load((CASES / number / "case.yaml").read_text(encoding="utf-8"))
+    text = (CASES / number / "case.yaml").read_text(encoding="utf-8")
+    loaded = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     assert isinstance(loaded, dict)
     return loaded
 

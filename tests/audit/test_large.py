@@ -89,7 +89,7 @@ def test_no_other_reader_takes_its_input_in_one_piece(tmp_path: Path, monkeypatc
     ],
 )
 def test_lines_are_read_to_the_end(tmp_path: Path, tool: str, line: str, last: str, metric: str) -> None:
-    """Two megabytes of harmless lines before the one that counts: it is found; a file is read in a fifth of its size."""
+    """Two megabytes of harmless lines before the one that counts: it is found; reading takes less than the file has."""
     wish = {"vm.swappiness": "<=10"} if tool == "sysctl" else {}
     reader = next(r for r in readers() if r.tool == tool)
 

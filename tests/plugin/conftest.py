@@ -118,7 +118,7 @@ class Accept:
         else:
             self._pytester.syspathinsert()
             without = BARE
-            if "-n" in flat:  # workers are processes of their own, begun anew: this one has only opened the run for them
+            if "-n" in flat:  # this process opens the run; its workers are others, begun anew, and need the path too
                 without = LIGHT
                 self._monkeypatch.setattr(xdist.workermanage, "_sys_path", list(sys.path))
             result = self._pytester.runpytest_inprocess(*without, *flat, *paths)

@@ -60,5 +60,5 @@ def _main(folder: Path, arguments: tuple[str, ...], environment: dict[str, str],
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(opened, descriptor)
         os.close(opened)
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # as Python would have it: of a terminal by lines
-    sys.exit(int(pytest.main(list(arguments))))
+    with open(1, "w", encoding="utf-8", closefd=False) as sys.stdout:  # as Python has it: on a terminal line by line
+        sys.exit(int(pytest.main(list(arguments))))
