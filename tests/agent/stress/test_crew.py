@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from pytest_gpuready.agent import __main__ as agent_main
+from pytest_gpuready.agent.lease import SHARING
 from pytest_gpuready.agent.stress import crew as crew_module
 from pytest_gpuready.agent.stress import hand
 from pytest_gpuready.agent.stress.crew import Crew, stress
@@ -284,6 +285,12 @@ def test_nothing_outlives_a_crew_that_is_killed(
 def test_a_plan_that_is_none_is_a_problem() -> None:
     """Nothing is started for it."""
     assert stress(["{}"]).problem.startswith("expected a plan as JSON, found ")
+
+
+def test_it_has_the_node_alone() -> None:
+    """No other command runs beside it, not even one of its own run."""
+    assert "stress" in agent_main.PROBES
+    assert "stress" not in SHARING
 
 
 def test_grace_is_long_enough() -> None:

@@ -119,10 +119,10 @@ def result(line: dict[str, Any], asked: Asked | None, now: float) -> Result:
     return found
 
 
-def plain(text: str) -> str:
+def plain(text: str, most: int = 2 * SHOWN) -> str:
     """Text of a worker as it may stand in one line of ours."""
-    one = " ".join(text.split())
-    return "".join(sign if sign.isprintable() else "?" for sign in one[: 2 * SHOWN])
+    one = " ".join(text[: 4 * most].split())
+    return "".join(sign if sign.isprintable() else "?" for sign in one[:most])
 
 
 def shown(text: bytes) -> str:

@@ -18,6 +18,7 @@ from typing import IO
 
 from pytest_gpuready.agent.stress import plan as plans
 from pytest_gpuready.agent.stress.answers import LASTING
+from pytest_gpuready.agent.stress.children import KILL_S
 from pytest_gpuready.agent.stress.cooldown import CoolDown
 from pytest_gpuready.agent.stress.gate import refusal
 from pytest_gpuready.agent.stress.guard import Guard
@@ -98,8 +99,7 @@ class Crew:
                     member.count(self._guard, first, last)
             return self._document(problem)
         finally:
-            for member in self._members.values():
-                member.close()
+            self._close()
             self._guard.close()
             self._selector.close()
 
@@ -199,8 +199,15 @@ class Crew:
         for member in self._members.values():
             member.dismiss()
         self._turn_until(lambda: all(m.over for m in self._members.values()), STOP_S + 1, whatever=True)
+        self._close()
+
+    def _close(self) -> None:
+        """End what is left of the workers: all are killed, then waited for together."""
         for member in self._members.values():
-            member.close()
+            member.kill()
+        give_up = time.monotonic() + KILL_S
+        for member in self._members.values():
+            member.close(max(0.0, give_up - time.monotonic()))
 
     def _document(self, problem: str) -> StressDoc:
         patience_s = TOLD_END_S if self._told else END_S

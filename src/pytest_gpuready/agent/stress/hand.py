@@ -27,6 +27,9 @@ KEPT = 4 * 2**20
 TAIL = 2000
 """Bytes of its stderr that are kept, from the end."""
 
+OWN_WORDS = 400
+"""Signs of what it says about a failure."""
+
 SAID_AT_ONCE, SAID_PER_S = 20, 5
 STOP_S = 3.0
 """How long it has to end when it was told to; it promises one second."""
@@ -62,6 +65,7 @@ class Hand:
         self._began = time.monotonic()
         self._gone_at: float | None = None
         self._ended = False
+        self._closed = False
         try:
             self.process = children.start([*command, bdf])
         except OSError as error:
@@ -130,10 +134,16 @@ class Hand:
         elif now > self._deadline:
             self._lose(self._late)
 
-    def close(self) -> None:
-        """End whatever is left of it."""
-        if self.process and not children.gone(self.process):
+    def kill(self) -> None:
+        """SIGKILL for whatever is left of it."""
+        if self.process and not self._closed:
+            children.kill(self.process)
+
+    def close(self, patience_s: float = children.KILL_S) -> None:
+        """Kill it and wait a moment for its end; once."""
+        if self.process and not self._closed and not children.gone(self.process, patience_s):
             self.problem = self.problem or f"process {self.process.pid} did not end on SIGKILL"
+        self._closed = True
 
     # --- what it says -----------------------------------------------------------------------------------------------
 
@@ -247,4 +257,8 @@ class Hand:
 def _told(line: dict[str, object]) -> str:
     """Its own words."""
     text = line.get("problem")
-    return answers.plain(text) if isinstance(text, str) and text.strip() else "a failure without a word about it"
+    return (
+        answers.plain(text, OWN_WORDS)
+        if isinstance(text, str) and text.strip()
+        else "a failure without a word about it"
+    )

@@ -118,10 +118,15 @@ class Member:
         if self._hand:
             self._hand.stop()
 
-    def close(self) -> None:
-        """End whatever is left of its worker."""
+    def kill(self) -> None:
+        """SIGKILL for whatever is left of its worker."""
         if self._hand:
-            self._hand.close()
+            self._hand.kill()
+
+    def close(self, patience_s: float) -> None:
+        """Kill its worker and wait a moment for its end."""
+        if self._hand:
+            self._hand.close(patience_s)
 
     # --- a phase ----------------------------------------------------------------------------------------------------
 

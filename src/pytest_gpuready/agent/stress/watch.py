@@ -39,6 +39,12 @@ KMSG_OF = "GPUREADY_STRESS_KMSG"
 
 TURN_S = 0.1
 
+NO_ADVICE = "see what the probe nvml says"
+ADVICE = {
+    "LibraryNotFound": "install the driver, or let the container see libnvidia-ml.so.1",
+    "DriverNotLoaded": "load the nvidia kernel module",
+}
+
 
 class Row(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """One sample of one GPU. `lost`: the error of a GPU that does not answer any more."""
@@ -139,7 +145,8 @@ class Watching:
             pynvml.nvmlInit()
             known = dict.fromkeys(self._bdfs, "") or _all()
         except pynvml.NVMLError as error:
-            self.say(Line(problem=f"NVML: {error_name(error)}"))
+            why = f"expected NVML to start, found {error_name(error)}; {ADVICE.get(error_name(error), NO_ADVICE)}"
+            self.say(Line(problem=why))
             return
         bdfs = [bdf for bdf, problem in known.items() if not problem]
         self.say(Line(gpus=list(known)))
