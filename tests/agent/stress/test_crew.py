@@ -119,7 +119,7 @@ def test_each_trouble_costs_its_own_gpu_alone(node: Node, monkeypatch: pytest.Mo
     failing = {good[1]: "failed@1"}
     monkeypatch.setenv("BEHAVE", json.dumps({at: word for word, at in at_of.items()} | failing))
     monkeypatch.setattr(hand, "DRAIN_S", 0.1)
-    plan = Plan(phases=[GEMM, HBM, GEMM], lead_s=0.2, sample_s=1.0)
+    plan = Plan(phases=[GEMM, HBM], lead_s=0.1, sample_s=1.0)
     document = Crew(plan, (), worker=WORKER).run()
     found = gpus(document)
     assert not document.problem
@@ -128,15 +128,14 @@ def test_each_trouble_costs_its_own_gpu_alone(node: Node, monkeypatch: pytest.Mo
         assert says in gpu.problem, word
         assert "\n" not in gpu.problem
         assert (gpu.phases[0].gemm is not None, gpu.phases[0].problem == "") == (has_first, has_first), word
-        assert [phase.problem for phase in gpu.phases[1:]] == [gpu.problem, gpu.problem], word
+        assert gpu.phases[1].problem == gpu.problem, word
     assert found[at_of["exit"]].stderr == "cudaErrorIllegalAddress\n"
     for at in good:
         assert not found[at].problem
         assert found[at].phases[0].gemm is not None
     assert found[good[0]].phases[1].hbm is not None
-    assert found[good[0]].phases[2].gemm is not None
-    assert [phase.problem for phase in found[good[1]].phases] == ["", *2 * ["CUDA_ERROR_OUT_OF_MEMORY"]]
-    assert [window.phase for window in document.windows] == [0, 1, 2]
+    assert [phase.problem for phase in found[good[1]].phases] == ["", "CUDA_ERROR_OUT_OF_MEMORY"]
+    assert [window.phase for window in document.windows] == [0, 1]
 
 
 def test_what_the_watch_sees_decides(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +146,7 @@ def test_what_the_watch_sees_decides(node: Node, tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("UNTIL", str(tmp_path / "enough"))
     cool = Phase(kind="cool", below_c=40.0, seconds=20.0)
     warm = Phase(kind="cool", below_c=20.0, seconds=0.05)
-    crew = Crew(Plan(phases=[cool, GEMM, LONG, warm], sample_s=0.02, lead_s=0.05), (), worker=WORKER)
+    crew = Crew(Plan(phases=[cool, GEMM, LONG, warm], sample_s=0.05, lead_s=0.05), (), worker=WORKER)
     windows = crew._windows
 
     def spoil() -> None:
