@@ -17,7 +17,7 @@ from pytest_gpuready.campaign.plan import Asked, plan
 from pytest_gpuready.campaign.plan_lines import plan_lines
 from pytest_gpuready.campaign.progress import Screen
 from pytest_gpuready.campaign.reach import Reach, reach
-from pytest_gpuready.campaign.run import Identity, NodeIdentity, Run, ended, join_run, open_run
+from pytest_gpuready.campaign.run import Identity, NodeIdentity, Run, ended, failed_nodes, join_run, open_run
 from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.campaign.taking import Taking
 from pytest_gpuready.certificate import background
@@ -103,7 +103,7 @@ class Acceptance:
             record=settings.record,
             joined=settings.joined,
             screen=screen,
-            lease=None if settings.only_collected else ticket(settings.out, hold_s=HOLD_S[settings.level or 4]),
+            lease=None if settings.only_collected else self._ticket,
             job=settings.job,
         )
         self.site: Site | None = self.reach.site
@@ -115,13 +115,19 @@ class Acceptance:
             self.close()
             raise
 
+    def _ticket(self, site_level: int) -> tuple[Mapping[str, str], float]:
+        """What leases the nodes of this run, and for how long at a time, in seconds."""
+        hold_s = HOLD_S[self.settings.level or max(site_level or 4, self.settings.named_level)]
+        return ticket(self.settings.out, hold_s=hold_s), hold_s
+
     def close(self) -> None:
         """Let others measure the nodes."""
         if self._lease:
             self._lease.release()
             self._lease = None
-        self.reach.close(release=not self.settings.joined)
         run: Run | None = getattr(self, "run", None)
+        # Who was refused the directory has the nodes of the run that holds it, and may not let them go.
+        self.reach.close(release=run is not None and not self.settings.joined)
         if run and run.lock:
             run.lock.close()
 
@@ -166,7 +172,8 @@ class Acceptance:
             out / "certificate.json": json_chunks(certificate),
         }
         if finished:
-            files[out / "run.json"] = ended(out, certificate.judged)
+            failed = failed_nodes(self.findings, self._probes) if certificate.judged == "INCOMPLETE" else ()
+            files[out / "run.json"] = ended(out, certificate.judged, failed)
         try:
             write_together(files)
         except OSError as error:

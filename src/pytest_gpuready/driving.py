@@ -153,11 +153,12 @@ class Driving:
 
     # --- collection ----------------------------------------------------------------------------------------------
 
-    def parts(self, marker: pytest.Mark, fixtures: Sequence[str]) -> list[Part | Group]:
+    def parts(self, marker: pytest.Mark, *, together: bool) -> list[Part | Group]:
         """The expected parts that a clause is judged on, or groups of them; none without such a clause."""
         clause = self.acceptance.profile.clause(_clause_id(marker))
         inventory = self.acceptance.inventory
-        return groups(inventory, inventory.parts(clause.per), fixtures) if clause else []
+        parts = inventory.parts(clause.per) if clause else ()
+        return groups(inventory, parts) if together else list(parts)
 
     def adopt(self, item: pytest.Item, marker: pytest.Mark) -> None:
         """Give a clause test its clause, and see that suite and profile agree about its level."""

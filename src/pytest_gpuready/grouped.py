@@ -13,9 +13,6 @@ import msgspec
 
 from pytest_gpuready.model import Inventory, Part
 
-OURS = frozenset(("part", "gpu", "measured", "require", "request", "acceptance", "profile", "inventory"))
-"""Fixtures whose value for each part is known without asking pytest again."""
-
 MANY = 64
 """From more nodes on a clause is one test for all of them: thousands of tests cost more than what they judge."""
 
@@ -40,12 +37,12 @@ class Group:
     parts: tuple[Part, ...]
 
 
-def groups(inventory: Inventory, parts: Sequence[Part], fixtures: Sequence[str]) -> list[Part | Group]:
+def groups(inventory: Inventory, parts: Sequence[Part]) -> list[Part | Group]:
     """What a clause test is parametrised with: its parts; of several nodes one group a node, of many one group.
 
-    A test that has other fixtures than ours may ask them for each part, so it stays a test a part.
+    Only where the test asks for nothing but our fixtures: any other may be asked for each part.
     """
-    if len(inventory.nodes) == 1 or not OURS.issuperset(fixtures):
+    if len(inventory.nodes) == 1:
         return list(parts)
     if len(inventory.nodes) > MANY:
         return [Group(f"{len(inventory.nodes)} nodes", tuple(parts))] if parts else []

@@ -138,7 +138,7 @@ class Judging:
         """A clause that returned without judging fails; a finding is shown as its line, not as a traceback."""
         if CLAUSE not in item.stash:
             return
-        if report.when == "call" and report.passed and VERDICT not in item.stash:
+        if report.when == "call" and report.passed and VERDICT not in item.stash and SAID not in item.stash:
             report.outcome = "failed"
             report.longrepr = _no_verdict(item)
         elif call.excinfo is not None and isinstance(call.excinfo.value, (OutOfSpec, NotMeasuredError)):

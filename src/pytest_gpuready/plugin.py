@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpuready import hookspecs
+from pytest_gpuready import fixtures, hookspecs
 from pytest_gpuready.fixtures import DRIVING, acceptance, gpu, inventory, measured, part, profile, require
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ def pytest_configure_node(node: Any) -> None:
     """xdist: tell a worker which open run to join."""
     driving = node.config.stash.get(DRIVING, None)
     if driving:
+        if driving.acceptance.reach.kind == "kubernetes":
+            raise pytest.UsageError("expected no -n with --gpuready-transport kubernetes: one process holds the pods")
         node.workerinput["gpuready_out"] = str(driving.acceptance.run.out)
         node.workerinput["gpuready_job"] = driving.acceptance.reach.jobs
 
@@ -158,11 +160,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if FAILED in config.stash:
         return
     try:
-        parts = _drive(config).parts(marker, metafunc.fixturenames)
+        parts = _drive(config).parts(marker, together=_asks_ours_alone(metafunc))
     except pytest.exit.Exception as stop:
         config.stash[FAILED] = stop  # said once, when collection has ended: in here it would read as broken tests
         return
     metafunc.parametrize("part", parts, ids=[p.name for p in parts], indirect=True)
+
+
+def _asks_ours_alone(metafunc: pytest.Metafunc) -> bool:
+    """True where a test has no fixture but ours, none of them overridden, and cannot ask for any other."""
+    asked = metafunc.definition._fixtureinfo
+    defined = (found for name in metafunc.fixturenames for found in asked.name2fixturedefs.get(name, ()))
+    return "request" not in asked.argnames and all(found.func.__module__ == fixtures.__name__ for found in defined)
 
 
 @pytest.hookimpl(tryfirst=True)

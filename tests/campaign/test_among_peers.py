@@ -155,7 +155,7 @@ def test_all_are_measured_before_one_is_judged(tmp_path: Path, clause: Clause, f
     taking, transport, _ = site(tmp_path, slow={SLOW: (44.0, 44.2)})
     part = next(part for part in taking.findings.inventory.parts("gpu") if part.name == first)
     taking.take(clause, part)
-    assert transport.ssh.fan_outs == [*([f"node{n}/gpu{i}" for n in range(4)] for i in range(4)), [SLOW]]
+    assert transport.fan_outs == [*([f"node{n}/gpu{i}" for n in range(4)] for i in range(4)), [SLOW]]
     verdict = taking.findings.verdict(SPEED, Part(node="node2", index=1))
     assert verdict.outcome is Outcome.FAIL
     assert "44 GB/s, 21 % below" in verdict.reason

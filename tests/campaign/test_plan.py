@@ -103,8 +103,9 @@ def made(
     inventory = Inventory(nodes=(node(1), node(2), node(3)))
     store = Store(tmp_path, Never())
     taken = {}
-    for part in [node.part for node in inventory.nodes]:
-        command = Command(node=part.node, argv=("x",), timeout_s=5.0)
+    for known in inventory.nodes:
+        part = known.part
+        command = PROBES[0].command(known, part)
         said = CommandResult(
             command=command, exit_code=0, stdout=stored.get(part.node, "0"), stderr="", started="", duration_s=0.1
         )

@@ -39,7 +39,7 @@ def record(directory: Path, site: str = SITE, names: Sequence[str] = NAMES, leve
             if made and name in changes:
                 made = changes[name](made)
             results += [made] if made else []
-    append(directory, results, composed="four nodes made of one")
+    append(directory, results, nodes=names, composed="nodes made of one")
     (directory / "site.yaml").write_text(site)
 
 

@@ -21,6 +21,7 @@ from pytest_gpuready.campaign.among_peers import AmongPeers
 from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.errors import ParseError, ToolError
 from pytest_gpuready.inventory import applies
+from pytest_gpuready.inventory.identity import same_host
 from pytest_gpuready.judge import Found, judge
 from pytest_gpuready.model import (
     Clause,
@@ -319,6 +320,9 @@ class Findings:
         """What all these results together say, and why nothing where that is so."""
         if taken.problem:
             return {}, taken.problem
+        asked = probe.command(node, scope)
+        if any((result.command.node, result.command.argv) != (node.name, asked.argv) for result in taken.results):
+            return {}, f"{scope.label}: expected the results of {probe.name} on it, found those of another command"
         document = getattr(probe, "document", probe.name)
         # Where the node itself could not be read, nothing says who is the right one, and the run is INCOMPLETE.
         if node.boot_id or node.name not in self.inventory.problems:
@@ -357,7 +361,7 @@ def _another(node: Node, result: CommandResult, probe: str) -> str:
             f"{node.name}: expected answers of boot {node.boot_id or 'unknown'}, found one of boot "
             f"{said.boot_id or 'nobody knows which'}; the node rebooted or another one answered: start again"
         )
-    if node.host and said.host != node.host:
+    if node.host and not same_host(said.host, node.host):
         return (
             f"{node.name}: expected answers of the host {node.host}, found one of {said.host}; "
             "see where its name leads, and start again"

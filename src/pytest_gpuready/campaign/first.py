@@ -7,6 +7,7 @@ counts, and it is asked for nothing more.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from pytest_gpuready.campaign.leased import HeldError
 from pytest_gpuready.campaign.store import Taken, key_of
 from pytest_gpuready.errors import GpuReadyError, InventoryError, LeaseError, TransportError
 from pytest_gpuready.inventory import NodeFound, Site, denied
-from pytest_gpuready.inventory.identity import impostors
+from pytest_gpuready.inventory.identity import impostors, shared
 from pytest_gpuready.model import CommandResult, Node, Profile
 from pytest_gpuready.model.agent_doc import NodeDoc, NvmlDoc
 from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
@@ -76,10 +77,11 @@ def ask_all(probes: Sequence[Probe], names: Sequence[str], transport: Transport,
     """
     first = First({})
     held: list[str] = []
-    answers: dict[str, tuple[str, str]] = {}
     for probe in probes:
-        nodes = {name: Node(name=name, slots=()) for name in names if name not in first.unreached}
-        for command, outcome in run_each(transport, [probe.command(node, node.part) for node in nodes.values()]):
+        left = {name: Node(name=name, slots=()) for name in names if name not in first.unreached}
+        for command, outcome in run_each(transport, [probe.command(node, node.part) for node in left.values()]):
+            if left.pop(command.node, None) is None:
+                continue  # a second result, or one that nobody asked for
             key = key_of(probe.name, command.node)
             if isinstance(outcome, CommandResult):
                 first.taken[key] = Taken(results=[outcome])
@@ -90,23 +92,42 @@ def ask_all(probes: Sequence[Probe], names: Sequence[str], transport: Transport,
             others = f" (and {len(held) - 1} more nodes)" if len(held) > 1 else ""
             raise LeaseError(f"{held[0]}{others}")
         if probe is probes[0]:
-            for name in names:
-                taken = first.taken.get(key_of(probe.name, name)) or Taken(problem=f"{name}: it could not be asked")
-                if taken.problem:
-                    first.refuse(name, taken.problem, probes)
-                    continue
-                try:
-                    said = envelope(taken.results[0], probe.name)
-                except GpuReadyError as error:
-                    first.refuse(name, str(error), probes)
-                    continue
-                answers[name] = (said.host, said.boot_id)
-            for name, why in impostors(answers, site).items():
-                first.refuse(name, why, probes)
+            _only_themselves(first, probes, names, site)
     for name in names:
         if name not in first.unreached:
             first.docs[name] = _found(first.taken, name)
+    for name, why in shared(_gpus(first.docs)).items():
+        first.refuse(name, why, probes)
+    first.docs = {name: first.docs[name] for name in names}
     return first
+
+
+def _only_themselves(first: First, probes: Sequence[Probe], names: Sequence[str], site: Site | None) -> None:
+    """Refuse who did not answer the first command, or as another one than its name says."""
+    answers: dict[str, tuple[str, str]] = {}
+    for name in names:
+        taken = first.taken.get(key_of(probes[0].name, name)) or Taken(problem=f"{name}: it could not be asked")
+        why = taken.problem
+        if not why:
+            try:
+                said = envelope(taken.results[0], probes[0].name)
+                answers[name] = (said.host, said.boot_id)
+            except GpuReadyError as error:
+                why = str(error)
+        if why:
+            first.refuse(name, why, probes)
+    for name, why in impostors(answers, site).items():
+        first.refuse(name, why, probes)
+
+
+def _gpus(docs: Mapping[str, NodeFound]) -> dict[tuple[str, str], list[str]]:
+    """Every GPU by its UUID -> the nodes that show it: no GPU is in two machines."""
+    seen: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, found in docs.items():
+        for gpu in found.nvml_doc.gpus if found.nvml_doc else ():
+            if gpu.uuid:
+                seen["GPU", gpu.uuid].append(name)
+    return seen
 
 
 def read_first(probes: Sequence[Probe], names: Sequence[str], read: Mapping[str, Taken]) -> First:
@@ -138,10 +159,10 @@ def _found(taken: Mapping[str, Taken], node: str) -> NodeFound:
     try:
         result = _result(taken, "node", node)
         said = envelope(result, "node")
-        host, boot_id = said.host, said.boot_id
+        host, boot_id = said.host, said.boot_id  # also where the rest cannot be read
         node_found: NodeDoc | str = node_doc(result)
     except GpuReadyError as error:
-        node_found, host, boot_id = str(error), "", ""
+        node_found = str(error)
     try:
         nvml_found: NvmlDoc | str = nvml_doc(_result(taken, "nvml", node))
     except GpuReadyError as error:

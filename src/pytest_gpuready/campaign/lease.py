@@ -4,7 +4,7 @@ A run on the node itself has the lock for its whole life (`Lease`). A run from e
 agent commands (`ticket`), and lets the node go at its end (`release_command`); where it dies, the node is free after
 the ticket's `hold_s`. `renew_command` keeps a node that has to wait for others for longer than that.
 
-The name of a run is made of its user, its host and its directory: a run that was killed and is continued there gets
+The name of a run is made of its user, its host and boot, and its directory: a run that was killed and is continued there gets
 its nodes back at once. That two do not write to one directory at the same time is the directory's own lock.
 """
 
@@ -84,7 +84,7 @@ def refusal(result: CommandResult) -> str:
 
 def _ticket(out: Path, *, hold_s: float, wait_s: float, path: str = "") -> Ticket:
     host, where = socket.gethostname(), str(out.absolute())
-    name = "\0".join((str(os.getuid()), host, where))
+    name = "\0".join((str(os.getuid()), host, where, boot_id(), *_filesystem(out)))
     return Ticket(
         # A run that has the lock for its whole life shares the node with nobody, also not with one of its name.
         run=hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
@@ -104,6 +104,17 @@ def _ticket(out: Path, *, hold_s: float, wait_s: float, path: str = "") -> Ticke
 def _about_lease(node: str, word: str) -> Command:
     argv = (PYTHON, "-m", "pytest_gpuready.agent", "lease", word)
     return Command(node=node, argv=argv, timeout_s=_ABOUT_LEASE_S, says=f"lease {word}")
+
+
+def _filesystem(out: Path) -> tuple[str, ...]:
+    """Which directory it is that a path leads to from here: two machines may have one host name, and the same paths."""
+    for folder in out.absolute().parents:
+        try:
+            found = folder.stat()
+        except OSError:
+            continue
+        return str(found.st_dev), str(found.st_ino)
+    return ()
 
 
 def _user() -> str:

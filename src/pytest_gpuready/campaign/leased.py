@@ -6,9 +6,10 @@ go; where nobody comes to do that, each is free when the ticket's time has passe
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 
-from pytest_gpuready.campaign.lease import refusal, release_command
+from pytest_gpuready.campaign.lease import refusal, release_command, renew_command
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import Ended, Transport, run_each
@@ -24,9 +25,10 @@ class HeldError(TransportError):
 class Leased:
     """Passes commands on; a refusal becomes the node's error."""
 
-    def __init__(self, inner: Transport) -> None:
-        """`inner` carries the ticket."""
+    def __init__(self, inner: Transport, hold_s: float) -> None:
+        """`inner` carries a ticket that holds a node for `hold_s` behind its last command."""
         self._inner = inner
+        self._hold_s = hold_s
         self._taken: set[str] = set()
 
     def run(self, command: Command) -> CommandResult:
@@ -43,12 +45,26 @@ class Leased:
         return result
 
     def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
-        """Run these commands, one a node."""
-        for command, outcome in run_each(self._inner, commands):
-            why = refusal(outcome) if isinstance(outcome, CommandResult) else ""
-            if isinstance(outcome, CommandResult) and not why:
-                self._taken.add(command.node)
-            yield command, HeldError(why) if why else outcome
+        """Run these commands, one a node. Who is done keeps its lease until the last one is."""
+        waiting: set[str] = set()
+        over = threading.Event()
+        keeping = threading.Thread(target=self._keep, args=(waiting, over), name="gpuready-lease", daemon=True)
+        keeping.start()
+        try:
+            for command, outcome in run_each(self._inner, commands):
+                why = refusal(outcome) if isinstance(outcome, CommandResult) else ""
+                if isinstance(outcome, CommandResult) and not why:
+                    self._taken.add(command.node)
+                    waiting.add(command.node)
+                yield command, HeldError(why) if why else outcome
+        finally:
+            over.set()
+
+    def _keep(self, waiting: set[str], over: threading.Event) -> None:
+        while not over.wait(self._hold_s / 3):
+            for _ in run_each(self._inner, [renew_command(node) for node in sorted(waiting)]):
+                if over.is_set():
+                    break
 
     def stop(self) -> None:
         """End everything that runs through the inner transport."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class Reach:
         if self.leased and release:
             self.leased.release()
         close = getattr(self.way, "close", None)
-        if close and release:
+        if close:
             close()
 
     @property
@@ -63,15 +63,15 @@ def reach(
     record: Path | None,
     joined: bool,
     screen: Screen | None,
-    lease: Mapping[str, str] | None = None,
+    lease: Callable[[int], tuple[Mapping[str, str], float]] | None = None,
     job: str = "",
 ) -> Reach:
     """Open the way to the nodes.
 
     `nodes` is a set of names ("" for those of the site file), `transport` one of TRANSPORTS ("" for the site file's,
     else ssh where nodes are named and this machine where none are), `replay` and `record` a recording to read and to
-    write; `joined` opens it for a process that joins the run of another; `lease` is the run's ticket for
-    other machines (None: no node is leased), `job` the Slurm job that has them already.
+    write; `joined` opens it for a process that joins the run of another; `lease` makes of the site
+    file's level (0: none) the run's ticket for other machines, and how long it holds (None: no node is leased), `job` the Slurm job that has them already.
 
     Raises:
         InventoryError: what was asked for contradicts itself or the site file, or the site file is wrong.
@@ -102,8 +102,9 @@ def reach(
             )
     declared, left_out = _only(declared, asked, names) if asked else (declared, "")
     far = kind != "local"
-    bare, way = open_way(kind, Way(site=declared, names=names, lease=lease or {} if far else {}, job=job), screen)
-    leased = Leased(way) if lease is not None and far else None
+    ticket, hold_s = lease(declared.level if declared else 0) if lease and far else ({}, 0.0)
+    bare, way = open_way(kind, Way(site=declared, names=names, lease=ticket, job=job), screen)
+    leased = Leased(way, hold_s) if ticket else None
     way = leased or way
     if record:
         if not joined and (record / "recording.json").exists():
@@ -119,11 +120,14 @@ def _recorded(replay: Replay, site: Path | None, asked: tuple[str, ...]) -> Reac
     declared_in = site or replay.site
     declared = load_site(declared_in) if declared_in else None
     recorded = tuple(replay.meta.nodes)
-    if len(recorded) == 1 and not asked:
+    several = len(recorded) > 1
+    if several and not asked and not site and declared and {node.name for node in declared.nodes} > set(recorded):
+        asked = recorded  # a recording of some of the nodes of its site file
+    if not several and not asked:
         names: tuple[str, ...] = (node_name(declared, recorded[0]),)
     else:
-        names = asked or tuple(node.name for node in declared.nodes) if declared and declared.nodes else recorded
-    strange = [] if asked else [name for name in recorded if len(recorded) > 1 and name not in names]
+        names = asked or (tuple(node.name for node in declared.nodes) if declared and declared.nodes else recorded)
+    strange = [] if asked else [name for name in recorded if several and name not in names]
     if declared and strange:
         raise InventoryError(
             f"expected every recorded node in {declared.name}, found {fold(strange)[:80]} recorded as well; declare it "
@@ -136,7 +140,7 @@ def _recorded(replay: Replay, site: Path | None, asked: tuple[str, ...]) -> Reac
             "declare that node, or leave the site file out"
         )
     declared, left_out = _only(declared, asked, names) if asked else (declared, "")
-    return Reach(names=names, transport=replay, site=declared, remote=len(names) > 1, left_out=left_out)
+    return Reach(names=names, transport=replay, site=declared, remote=several, left_out=left_out)
 
 
 def _only(declared: Site | None, asked: tuple[str, ...], names: tuple[str, ...]) -> tuple[Site | None, str]:

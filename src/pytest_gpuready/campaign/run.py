@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import datetime
 import fcntl
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -58,12 +59,14 @@ class Identity(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=
 
 
 class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """`run.json`: who this run is. `ended` holds the final status, "" while it goes on."""
+    """`run.json`: who this run is. `ended` holds the final status, "" while it goes on; `failed` the nodes of which
+    something has FAILed, if only in one run of several."""
 
     gpuready_run: int
     started: str
     identity: Identity
     ended: str = ""
+    failed: list[str] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,7 @@ def open_run(
         StoreError: the directory cannot be read or written.
     """
     same: frozenset[str] = frozenset()
-    failed: frozenset[str] = frozenset()
+    failed: Set[str] = frozenset()
     try:
         moved_to = lock = None
         started = _now()
@@ -113,9 +116,13 @@ def open_run(
             lock = _lock(out)
             if earlier is not None and not anew and earlier.ended in ("", "INCOMPLETE"):
                 same = earlier.identity.same_as(identity)
-                failed = _failed(findings, probes, same)
-                if len(identity.nodes) == 1 and failed:
-                    same = frozenset()
+                failed = (failed_nodes(findings, probes) & same) | set(earlier.failed)
+                others = identity.nodes.keys() - same
+                # A node that is away or another one now may not leave behind what it failed in; of a run that was
+                # killed nobody has noted what that was.
+                lost = failed | (_measured(store, others) if not earlier.ended else set())
+                if (len(identity.nodes) == 1 and failed) or lost & others:
+                    same = failed = frozenset()
             if same and earlier:
                 started = earlier.started
             else:
@@ -124,7 +131,7 @@ def open_run(
                 lock = None
         out.mkdir(parents=True, exist_ok=True)
         lock = lock or _lock(out)
-        _write(out, RunFile(gpuready_run=1, started=started, identity=identity))
+        _write(out, RunFile(gpuready_run=1, started=started, identity=identity, failed=sorted(failed)))
     except OSError as error:
         raise StoreError(
             f"expected to write in {out}, found {error.strerror}; choose another --gpuready-out"
@@ -139,7 +146,7 @@ def open_run(
         if old and continued and key in stands:
             continue  # what failed once stands, whatever the node says of itself today
         kept = [*old.earlier, *old.results] if old and continued else []
-        store.put(key, msgspec.structs.replace(taken, earlier=kept))
+        store.put(key, msgspec.structs.replace(taken, earlier=[*kept, *taken.earlier]))
     findings.reread()
     return Run(
         out=out,
@@ -165,8 +172,10 @@ def join_run(out: Path, store: Store) -> Run:
     return Run(out=out, started=run.started, continued=True, moved_to=None, measured_again=(), store=store, lock=None)
 
 
-def ended(out: Path, status: str) -> bytes:
+def ended(out: Path, status: str, failed: Iterable[str] = ()) -> bytes:
     """The content of `run.json` once the run has ended: ACCEPTED and REJECTED are finished, INCOMPLETE goes on.
+
+    `failed` are the nodes of which something has FAILed.
 
     Raises:
         StoreError: there is no run in this directory.
@@ -174,26 +183,34 @@ def ended(out: Path, status: str) -> bytes:
     run = _read(out)
     if run is None:
         raise StoreError(f"expected an open run in {out}, found none; start pytest again")
-    return _encode(msgspec.structs.replace(run, ended=status))
+    return _encode(msgspec.structs.replace(run, ended=status, failed=sorted({*run.failed, *failed})))
 
 
 def _scopes(findings: Findings, probes: Sequence[Probe]) -> list[tuple[Probe, Part]]:
     return [(probe, scope) for probe in probes for node in findings.inventory.nodes for scope in probe.scopes(node)]
 
 
-def _failed(findings: Findings, probes: Sequence[Probe], nodes: frozenset[str]) -> frozenset[str]:
-    """Of these nodes those of which something in the store has FAILed, if only in one run of several or an earlier
-    attempt."""
+def failed_nodes(findings: Findings, probes: Sequence[Probe]) -> frozenset[str]:
+    """The nodes of which something in the store has FAILed, if only in one run of several or an earlier attempt."""
     return frozenset(
         scope.node
         for probe, scope in _scopes(findings, probes)
-        if scope.node in nodes
         if Outcome.FAIL in findings.outcomes_of(probe, scope) or findings.failed_alone(probe, scope)
     )
 
 
+def _measured(store: Store, nodes: Collection[str]) -> set[str]:
+    """Of these nodes those of which the store holds more than the first contact."""
+    found = set()
+    for key in store.scopes():
+        probe, _, part = key.partition("@")
+        name = re.sub(r"_gpu\d+$", "", part)
+        found |= {node for node in (part, name) if node in nodes and probe not in ("node", "nvml")}
+    return found
+
+
 def _forget(
-    store: Store, findings: Findings, probes: Sequence[Probe], same: frozenset[str], failed: frozenset[str]
+    store: Store, findings: Findings, probes: Sequence[Probe], same: Set[str], failed: Set[str]
 ) -> tuple[str, ...]:
     """Let be measured again what has not proved itself, and all of a node that is another one now; returns which.
 

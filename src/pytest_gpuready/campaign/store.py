@@ -132,7 +132,9 @@ class Store:
         ended: list[str] = []
         silent: dict[str, CommandResult] = {}
         for command, outcome in run_each(self._transport, commands.values()):
-            key = keys[command.node]
+            key = keys.pop(command.node, "")
+            if not key:
+                continue  # a second result, or one that nobody asked for
             if isinstance(outcome, RecordingEndedError):
                 ended.append(key)
             elif isinstance(outcome, CommandResult) and not outcome.stdout.strip():

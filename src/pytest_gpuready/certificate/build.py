@@ -23,7 +23,7 @@ from pytest_gpuready.certificate.document import (
     verdict_text,
 )
 from pytest_gpuready.certificate.folded import folded_lines
-from pytest_gpuready.certificate.rule import OPEN, Asked, Cell, Ruling, hidden, of_any, rule
+from pytest_gpuready.certificate.rule import OPEN, Asked, Cell, Ruling, held_by_all, hidden, of_any, rule
 from pytest_gpuready.certificate.written import number
 from pytest_gpuready.model import Outcome, Part
 
@@ -75,8 +75,11 @@ def build(
         blockers=facts.blockers,
         silent=silent,
     )
-    whole = rule(cells, asked, several=several)
     basis = _basis(facts.basis)
+    nodes = ruled(facts.nodes, cells, asked, basis)
+    whole = rule(cells, asked, several=several)
+    if several:
+        whole = held_by_all(whole, {node.name: node.why for node in nodes if node.judged != "ACCEPTED"})
     exclusions = [
         ExclusionEntry(clause=c.id, reason=c.excluded)
         for c in (profile.up_to(facts.level_asked) if profile else ())
@@ -108,7 +111,7 @@ def build(
         if profile
         else None,
         site=facts.site,
-        nodes=ruled(facts.nodes, cells, asked, basis),
+        nodes=nodes,
         assumptions=folded_lines(findings.inventory.assumptions, (node.name for node in findings.inventory.nodes))
         if findings
         else [],

@@ -85,6 +85,17 @@ def rule(cells: Sequence[Cell], asked: Asked, *, several: bool = False) -> Rulin
     )
 
 
+def held_by_all(whole: Ruling, left: Mapping[str, Sequence[str]]) -> Ruling:
+    """The ruling of several nodes is ACCEPTED only where that of each is; `left`: those of which it is not, and why."""
+    if whole.judged != "ACCEPTED" or not left:
+        return whole
+    groups: dict[str, list[str]] = {}
+    for node, why in left.items():
+        groups.setdefault(why[0] if why else "it is not accepted", []).append(node)
+    lines = [f"{folded(nodes, 6)}: {why}" for why, nodes in groups.items()]
+    return Ruling(judged="INCOMPLETE", why=lines[:WHY_AT_MOST], level_reached=whole.level_reached)
+
+
 def _nothing_to_accept(cells: Sequence[Cell], asked: Asked) -> list[str]:
     """Why nothing can be accepted here, although no cell says so."""
     why = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -72,6 +73,12 @@ def unplaced(found: NodeFound) -> tuple[str, ...]:
 def pci_ids(docs: Mapping[str, NodeFound]) -> tuple[str, ...]:
     """The PCI id of every GPU found, one entry per GPU."""
     return tuple(gpu.pci_id for found in docs.values() for gpu in gpus_found(found) if gpu.pci_id)
+
+
+def models(docs: Mapping[str, NodeFound]) -> tuple[str, ...]:
+    """The PCI id that most GPUs of a node have, one entry per node that has any: no node counts for more than one."""
+    each = (pci_ids({name: found}) for name, found in docs.items())
+    return tuple(Counter(ids).most_common(1)[0][0] for ids in each if ids)
 
 
 def _order(bdf: str) -> tuple[int, ...]:

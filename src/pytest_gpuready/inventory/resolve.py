@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pytest_gpuready import profiles
 from pytest_gpuready.errors import InventoryError, ProfileError
 from pytest_gpuready.inventory.dcgm import dcgm_of
-from pytest_gpuready.inventory.found import NodeFound, gpus_found, pci_ids, unplaced
+from pytest_gpuready.inventory.found import NodeFound, gpus_found, models, pci_ids, unplaced
 from pytest_gpuready.inventory.listed import listed, named_twice
 from pytest_gpuready.inventory.site import DeclaredNode, Site, contradictions, level_unknown
 from pytest_gpuready.model import Clause, Gpu, Inventory, Node, Part, Profile, Slot
@@ -53,7 +53,8 @@ def choose_profile(site: Site | None, option: str | None, docs: Mapping[str, Nod
         if site and named and named.sha256 != chosen.sha256:
             says = f"expected one profile, found {named.name} here and {chosen.name} on the command line; name one"
             raise InventoryError(site.wrong(("profile",), says))
-    profile = profiles.load(option) if option else named or profiles.for_pci_ids(ids)
+    votes = models(docs) if len(docs) > 1 else ids
+    profile = profiles.load(option) if option else named or profiles.for_pci_ids(votes)
     if profile is None:
         aims_too_high = level_unknown(site, profiles.load("base")) if site else ""
         if aims_too_high:

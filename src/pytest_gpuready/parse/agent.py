@@ -32,8 +32,11 @@ from pytest_gpuready.parse.agent_sense import around_contradiction, contradictio
 
 LARGEST = 16 * 2**20
 SHOWN = 80
+MOST_GPUS = 256
+"""As many as a site file may declare on one node."""
 
 Document = TypeVar("Document", bound=Wire)
+Listing = TypeVar("Listing", NodeDoc, NvmlDoc)
 
 
 class _Head(msgspec.Struct):
@@ -45,12 +48,22 @@ class _Head(msgspec.Struct):
 
 def node_doc(result: CommandResult) -> NodeDoc:
     """The document of the probe "node". Raises: ToolError, ParseError."""
-    return _data(result, "node", NodeDoc)
+    return _bounded(result, _data(result, "node", NodeDoc))
 
 
 def nvml_doc(result: CommandResult) -> NvmlDoc:
     """The document of the probe "nvml". Raises: ToolError, ParseError."""
-    return _data(result, "nvml", NvmlDoc)
+    return _bounded(result, _data(result, "nvml", NvmlDoc))
+
+
+def _bounded(result: CommandResult, document: Listing) -> Listing:
+    """The document, unless it lists more GPUs than any node has: then all that follows from it would take for ever."""
+    if len(document.gpus) > MOST_GPUS:
+        raise ParseError(
+            f"{result.command.line} on {result.command.node}: expected at most {MOST_GPUS} GPUs, found "
+            f"{len(document.gpus)}; run the command on the node by hand"
+        )
+    return document
 
 
 def copies_doc(result: CommandResult) -> CopiesDoc:

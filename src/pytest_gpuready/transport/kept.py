@@ -109,6 +109,8 @@ class Kept:
     max_bytes: int
     said: Callable[[dict[str, object]], None]
     picked_at: float | None = None
+    ended_at: float | None = None
+    """When the node said the end of it."""
     started: str = ""
     running: bool = False
     garbled: str = ""
@@ -155,8 +157,11 @@ class Kept:
             self._failed = base64.b64decode(words[0], validate=True).decode("utf-8", errors="replace")
         elif kind == b"end":
             code, late, cut, seconds, unkillable, told_by = words
-            _ = (code == b"-" or int(code), int(late), int(cut), float(seconds), int(unkillable), int(told_by))
+            _ = (code == b"-" or int(code), int(late), int(cut), int(unkillable), int(told_by))
+            if not 0 <= float(seconds) < math.inf:
+                raise ValueError("no time that a command takes")
             self._end = words
+            self.ended_at = time.monotonic()
         else:
             raise ValueError("unknown word")
 
@@ -177,6 +182,8 @@ class Kept:
             return TransportError(f"{node}: {self._not_started(self._failed)}")
         if self._end is not None:
             return self._ended(self._end)
+        if why == INTERRUPTED:
+            return StoppedError(f"{node}: {why}")
         return self.without_end(code, why)
 
     def without_end(self, code: int | None, why: str) -> TransportError:
@@ -190,8 +197,6 @@ class Kept:
                 f"{found}{': ' if noise else ''}{noise}; see whether the node is up",
                 self._result(None),
             )
-        if why == INTERRUPTED:
-            return StoppedError(f"{node}: {why}")
         if why or code == SSH_FAILED:
             todo = f"see that `ssh {node} true` works"
             return TransportError(f"{node}: expected to log in by ssh, found {noise or found}; {todo}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -56,7 +56,12 @@ class Recording:
         return result
 
     def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
-        """Run the commands through the inner transport and keep each result that there is, as they end."""
+        """Run the commands through the inner transport and keep each result that there is, as they end.
+
+        A node that gives none is recorded as one that was asked.
+        """
+        commands = tuple(commands)
+        self._keep(nodes=[command.node for command in commands])
         if not isinstance(self._inner, ManyTransport):
             yield from one_by_one(self, commands)
             return
@@ -65,10 +70,10 @@ class Recording:
                 self._keep(outcome)
             yield command, outcome
 
-    def _keep(self, result: CommandResult) -> None:
+    def _keep(self, *results: CommandResult, nodes: Sequence[str] = ()) -> None:
         try:
             with self._lock:
-                append(self._directory, [result])
+                append(self._directory, list(results), nodes=nodes)
                 if self._site and not (self._directory / SITE).exists():
                     write_atomically(self._directory / SITE, self._site.read_bytes())
         except OSError as error:
@@ -82,17 +87,26 @@ class Recording:
 
 
 def append(
-    directory: Path, results: list[CommandResult], *, note: str = "", composed: str = "", recorded: str = ""
+    directory: Path,
+    results: list[CommandResult],
+    *,
+    nodes: Sequence[str] = (),
+    note: str = "",
+    composed: str = "",
+    recorded: str = "",
 ) -> None:
-    """Add results to a recording, which is made where there is none; `recorded` is when, if not now (UTC ISO 8601)."""
+    """Add results to a recording, which is made where there is none.
+
+    `nodes` were asked, whether or not they answered; `recorded` is when, if not now (UTC ISO 8601).
+    """
     folder = directory / "results"
     folder.mkdir(parents=True, exist_ok=True)
     meta = read_meta(directory) if (directory / "recording.json").exists() else None
-    nodes = set(meta.nodes if meta else ())
+    asked = {*(meta.nodes if meta else ()), *nodes}
     # Names are claimed with O_EXCL, so that several processes may record side by side.
     number = len(list(folder.glob("*.json")))
     for result in results:
-        nodes.add(result.command.node)
+        asked.add(result.command.node)
         while True:
             path = folder / f"{number:04d}.json"
             number += 1
@@ -106,7 +120,7 @@ def append(
         gpuready_recording=FORMAT,
         recorded=recorded or (meta.recorded if meta else _now()),
         product=f"pytest-gpuready {__version__}",
-        nodes=sorted(nodes),
+        nodes=sorted(asked),
         note=note or (meta.note if meta else ""),
         composed=composed or (meta.composed if meta else ""),
     )
@@ -141,7 +155,7 @@ def read_meta(directory: Path) -> RecordingMeta:
 
 def result_files(directory: Path) -> list[Path]:
     """The files of a recording, in the order in which their results were recorded."""
-    return sorted((directory / "results").glob("*.json"))
+    return sorted((directory / "results").glob("*.json"), key=lambda path: (len(path.name), path.name))
 
 
 def read_results(directory: Path) -> list[CommandResult]:

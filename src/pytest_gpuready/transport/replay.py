@@ -31,11 +31,19 @@ class Replay:
         self.meta: RecordingMeta = read_meta(directory)
         self.site = directory / SITE if (directory / SITE).is_file() else None
         """The site file that was in force when the node was recorded."""
-        self._results: dict[tuple[str, tuple[str, ...]], list[CommandResult | Path]] = defaultdict(list)
+        found: dict[tuple[str, tuple[str, ...]], list[tuple[int, int, CommandResult | Path]]] = defaultdict(list)
         one = len(self.meta.nodes) == 1
-        for path in result_files(directory):
+        for number, path in enumerate(result_files(directory)):
             result = decode_result(path)
-            self._results[result.command.node, result.command.argv].append(result if one else path)
+            command = result.command
+            if command.node not in self.meta.nodes:
+                raise TransportError(
+                    f"expected results of the nodes in recording.json, found one of {command.node[:64]!a} in {path}; "
+                    "record the nodes again"
+                )
+            found[command.node, command.argv].append((command.repeat, number, result if one else path))
+        # By the number that a retest has, whatever the order of the files.
+        self._results = {key: [each[2] for each in sorted(of_it, key=_order)] for key, of_it in found.items()}
 
     def run(self, command: Command) -> CommandResult:
         """The recorded result of this command.
@@ -74,6 +82,10 @@ class Replay:
 
     def stop(self) -> None:
         """Nothing runs here."""
+
+
+def _order(recorded: tuple[int, int, CommandResult | Path]) -> tuple[int, int]:
+    return recorded[:2]
 
 
 def _without_parameters(argv: tuple[str, ...]) -> tuple[str, ...]:

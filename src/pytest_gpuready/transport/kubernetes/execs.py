@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command
-from pytest_gpuready.transport import Ended, LostError, StoppedError
+from pytest_gpuready.transport import Ended, LostError
 from pytest_gpuready.transport.engine import KILL_S
 from pytest_gpuready.transport.kept import INTERRUPTED, LINE_BYTES, SLACK_S, Kept, shown_word
 from pytest_gpuready.transport.kubernetes.kubectl import ENVIRONMENT, Kubectl, complaint
@@ -56,8 +56,7 @@ class InPod(Kept):
                 f"{node}: expected to hear how {shown_word(self.command)} ended, found {found}; {todo}",
                 self._result(None),
             )
-        kind = StoppedError if why == INTERRUPTED else TransportError
-        return kind(f"{node}: expected to start a command in its pod, found {found}; {todo}")
+        return TransportError(f"{node}: expected to start a command in its pod, found {found}; {todo}")
 
 
 def words(kubectl: Kubectl, pod: str, container: str, kept: Kept) -> list[str]:

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from pytest_gpuready.errors import ParseError, TransportError
 from pytest_gpuready.parse.hostlist import expand
-from pytest_gpuready.transport import LostError, StoppedError
-from pytest_gpuready.transport.kept import INTERRUPTED, LINE_BYTES, Kept, Request, shown, shown_word
+from pytest_gpuready.transport import LostError
+from pytest_gpuready.transport.kept import LINE_BYTES, Kept, Request, shown, shown_word
 from pytest_gpuready.transport.slurm.commands import ask, environment, fold
 
 SHAPE = (690, " .")
@@ -102,8 +102,7 @@ class InStep(Kept):
                 f"see `scontrol show node {node}`",
                 self._result(None),
             )
-        kind = StoppedError if why == INTERRUPTED else TransportError
-        return kind(f"{node}: expected to start by srun, found {found}; see `scontrol show node {node}`")
+        return TransportError(f"{node}: expected to start by srun, found {found}; see `scontrol show node {node}`")
 
 
 class Step:

@@ -28,6 +28,9 @@ from pytest_gpuready.transport.engine import KILL_S
 from pytest_gpuready.transport.kept import INTERRUPTED, LINE_BYTES, SLACK_S, Kept, Request
 
 TICK_S = 0.1
+LINGER_S = 2.0
+"""How long ssh may stay when the node has said the end of the command."""
+
 ALIVE_S = 1.0
 """How often `progress` hears that a command still runs."""
 
@@ -188,6 +191,8 @@ class FanOut:
                 each.garbled = each.garbled or f"a line of more than {LINE_BYTES} bytes"
             if each.garbled:
                 self._give_up(each, each.garbled)
+            elif each.ended_at is not None and now > each.ended_at + LINGER_S:
+                self._give_up(each, "")  # all is said; somebody else there holds the connection
             elif self._route.topology:
                 continue  # a gateway says when it has begun, not when the node has
             elif not each.running and now > each.picked_at + login_s:
