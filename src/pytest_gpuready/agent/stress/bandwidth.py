@@ -1,8 +1,9 @@
 """Bandwidth of HBM and of the caches.
 
-HBM: read, write, copy and triad over arrays far larger than the L2 cache. How many blocks are best differs from chip to
-chip, so a few grids are tried first, the fastest is kept. A repeat is as many launches as take `REPEAT_S`. Copy counts
-what is read and what is written, triad two reads and one write.
+HBM: read, write, copy and triad over arrays far larger than the L2 cache. Which way to write such a kernel is best
+differs from chip to chip, so a few are tried first, for copy the driver's own device copy too; the fastest is kept and
+named in the notes. A repeat is as many launches as take `REPEAT_S`. Copy counts what is read and what is written, triad
+two reads and one write.
 
 Caches: a buffer that fits is written once and then read again and again, every word compared with what it should be.
 L2: a quarter of it, read by all multiprocessors past their L1. L1: 64 KiB for each multiprocessor, read by one block
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Callable
 from typing import Any
 
 from pytest_gpuready.agent.cuda_driver import CudaError
@@ -27,8 +29,10 @@ from pytest_gpuready.model.stress_doc import CacheResult, HbmResult, Phase
 ARRAYS = {"read": 1, "write": 1, "copy": 2, "triad": 3}
 """Kernel -> arrays that it moves, and needs."""
 ARRAY_BYTES = 4 * 2**30
-BLOCKS_PER_SM = (4, 8, 16, 32, 0)
-"""Grids that are tried; 0 is one block for each piece."""
+BLOCK = 2 * PIECE
+TRIED = 4
+"""Launches by which the ways are compared."""
+DRIVER = "the driver's copy"
 REPEAT_S = 0.05
 REPEATS = 10
 L1_SLICE, L2_PIECE = 65536, 32768
@@ -44,7 +48,7 @@ def hbm(gpu: Any, phase: Phase, beat: Beat) -> HbmResult:
         raise CudaError(f"expected a kernel among {', '.join(ARRAYS)}, found {kernel[:40]!r}")
     notes: list[str] = []
     arrays = ARRAYS[kernel]
-    size = min(phase.size_bytes or ARRAY_BYTES, gpu.free_bytes() // (arrays + 1)) // PIECE * PIECE
+    size = min(phase.size_bytes or ARRAY_BYTES, gpu.free_bytes() // (arrays + 1)) // BLOCK * BLOCK
     while True:
         try:
             with gpu.buffers(*[size] * arrays) as held:
@@ -53,7 +57,7 @@ def hbm(gpu: Any, phase: Phase, beat: Beat) -> HbmResult:
             if not is_out_of_memory(error) or size < 2**24:
                 raise
             notes.append(f"memory for {arrays} arrays of {size} bytes was not to be had, took half")
-            size = size // 2 // PIECE * PIECE
+            size = size // 2 // BLOCK * BLOCK
 
 
 def _hbm(gpu: Any, phase: Phase, beat: Beat, *, kernel: str, held: list[int], size: int, notes: list[str]) -> HbmResult:
@@ -61,22 +65,26 @@ def _hbm(gpu: Any, phase: Phase, beat: Beat, *, kernel: str, held: list[int], si
         gpu.set_bytes(address, 0x3F, size)
     pieces = size // PIECE
     three = [*held, *[held[0]] * 3][:3]
-    grids = sorted({min(per * gpu.sms or pieces, pieces) for per in BLOCKS_PER_SM})
     source = kernels_memory.bandwidth()
-    launches = [gpu.kernel(source, f"hbm_{kernel}", (grid,), 256, *three, pieces) for grid in grids]
-    times = []
-    for launch in launches:
-        gpu.seconds_of(launch.launch)
-        times.append(gpu.seconds_of(launch.launch, 4))
-    best = min(range(len(times)), key=times.__getitem__)
-    notes.append(f"{grids[best]} blocks of 256 threads")
-    launch, count = launches[best], max(1, round(REPEAT_S / times[best]))
+    ways: dict[str, Callable[[], None]] = {}
+    for variant, deep in kernels_memory.VARIANTS.items():
+        grid = (pieces * 4 // deep,)
+        ways[variant] = gpu.kernel(source, f"hbm_{kernel}_{variant}", grid, 256, *three, pieces).launch
+    if kernel == "copy":
+        ways[DRIVER] = lambda: gpu.copy(three[1], three[0], size)
+    times = {}
+    for name, way in ways.items():
+        gpu.seconds_of(way)
+        times[name] = gpu.seconds_of(way, TRIED)
+    best = min(times, key=lambda name: times[name])
+    notes.append(best)
+    way, count = ways[best], max(1, round(REPEAT_S / times[best]))
     late_s = beat.start()
     begun = time.monotonic()
     rates: list[float] = []
     wanted = phase.repeats or REPEATS
     while not beat.stopped and (len(rates) < wanted or time.monotonic() - begun < phase.seconds):
-        rates.append(size * ARRAYS[kernel] / gpu.seconds_of(launch.launch, count) / 1e9)
+        rates.append(size * ARRAYS[kernel] / gpu.seconds_of(way, count) / 1e9)
         beat.say(gb_per_s=rates[-1])
     return HbmResult(
         seconds=time.monotonic() - begun,

@@ -23,6 +23,9 @@ WORTH = 0.01
 TIMED = 3
 LONG_S = 0.03
 """A product that lasts longer than this is timed once, and only against one other algorithm."""
+HOPELESS = 1.3
+"""So much slower than the best so far, once is enough."""
+WARM_S = 0.02
 WORKSPACE = 64 * 2**20
 TRANSPOSED = 1
 # cublasLtMatmulDescAttributes_t, cublasLtMatmulPreferenceAttributes_t
@@ -146,6 +149,8 @@ class Multiplication:
         self._offers = [one for one in found[: count.value] if one.state == 0]
         if not self._offers:
             raise CudaError(f"expected an algorithm for {self._form.name} {self._shape}, found none in this cuBLAS")
+        once = seconds_of(self.run, 1)
+        seconds_of(self.run, max(1, round(WARM_S / once)))  # an idle card's clocks need a moment to rise
         times: list[float] = []
         for place in range(len(self._offers)):
             self._chosen = place
@@ -156,8 +161,9 @@ class Multiplication:
                     raise
                 times.append(float("inf"))
                 continue
-            times.append(once if once > LONG_S else seconds_of(self.run, TIMED))
-            if once > LONG_S and place == 1:
+            far = times and once > HOPELESS * min(times)
+            times.append(once if once > LONG_S or far else seconds_of(self.run, TIMED))
+            if once > LONG_S and place:
                 break
         best = min(range(len(times)), key=times.__getitem__)
         self._chosen = best if times[best] < times[0] * (1 - WORTH) else 0

@@ -67,6 +67,7 @@ class Prepared:
         self.errors: list[ResultFault] = []
         self.reference: Reference | None = None
         self.digest = ""
+        self.first_product_s = 0.0
         self._held = contextlib.ExitStack()
         self.shape = shape
         while True:
@@ -118,6 +119,8 @@ class Prepared:
         m, n, _ = self.shape
         self.gpu.set_bytes(self.d, 0xA5, self.form.bytes_of(self.form.d, m * n))  # what nobody writes is wrong
         self.multiply(0)
+        self.gpu.drain()
+        self.first_product_s = beat.process_s
         self._check.take_first()
         self.reference, self.count, self.errors, note = check.look_at_first(
             self.gpu, self.form, self.shape, (self.a, self.b, self.d), self.seed, stopped=lambda: beat.stopped
@@ -191,7 +194,7 @@ def gemm(gpu: Any, lt: Cublas, phase: Phase, seed: int, beat: Beat) -> GemmResul
     shape = (phase.m or form.shape[0], phase.n or form.shape[1], phase.k or form.shape[2])
     with Prepared(gpu, lt, form, shape, seed=seed, plant=planted(phase)) as prepared:
         prepared.look(beat)
-        prepared.notes.append(f"first product {beat.process_s:.2f} s after the start of the process")
+        prepared.notes.append(f"first product {prepared.first_product_s:.2f} s after the start of the process")
         late_s = beat.start()
         flow = keep_busy(gpu, prepared.queue, seconds=phase.seconds, pass_s=prepared.product.pass_s, beat=beat, first=1)
         return prepared.result(flow, late_s=late_s, cublas=lt.version)

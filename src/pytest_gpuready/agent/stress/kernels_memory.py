@@ -49,9 +49,10 @@ __device__ __forceinline__ void run(uint4* p, u64 pieces, u64 a, u32 inverse, u3
     u64 base = (down ? pieces - 1 - n : n) * 1024;
     u32 r0 = kind == MODULO ? (u32)((base * 4) % 20) : 0;
     uint4 f[4];
-    if constexpr (mode != WRITE)
+    if constexpr (mode != WRITE) {
 #pragma unroll
       for (int u = 0; u < 4; ++u) f[u] = __ldcs(p + base + u * 256 + threadIdx.x);
+    }
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
       u32 o = u * 256 + threadIdx.x; u64 i = (base + o) * 4;
@@ -75,48 +76,55 @@ extern "C" __global__ void flip_bit(u8* p, u64 byte, u32 bit) { p[byte] ^= (u8)(
 """
 
 _BANDWIDTH = r"""
-#define PIECES for (u64 n = blockIdx.x; n < pieces; n += gridDim.x)
-#define AT(u) (n * 1024 + (u) * 256 + threadIdx.x)
-extern "C" __global__ void __launch_bounds__(256) hbm_read(uint4* p, uint4* q, uint4* s, u64 pieces) {
+template <bool streaming> __device__ __forceinline__ uint4 get(const uint4* p) {
+  if constexpr (streaming) return __ldcs(p);
+  else return *p;
+}
+template <bool streaming> __device__ __forceinline__ void put(uint4* p, uint4 v) {
+  if constexpr (streaming) __stcs(p, v);
+  else *p = v;
+}
+enum { READ, MAKE, COPY, TRIAD };
+// `deep` vectors of each array are under way for a thread at a time.
+template <int kind, int deep, bool streaming>
+__device__ __forceinline__ void move(uint4* p, uint4* q, uint4* s, u64 pieces) {
   u32 sum = 0;
-  PIECES {
-    uint4 v[4];
+  for (u64 n = blockIdx.x; n < pieces * 4 / deep; n += gridDim.x) {
+    u64 at = n * 256 * deep + threadIdx.x;
+    uint4 v[deep], w[deep];
+    if constexpr (kind != MAKE) {
 #pragma unroll
-    for (int u = 0; u < 4; ++u) v[u] = __ldcs(p + AT(u));
+      for (int u = 0; u < deep; ++u) {
+        v[u] = get<streaming>(p + at + u * 256);
+        if constexpr (kind == TRIAD) w[u] = get<streaming>(q + at + u * 256);
+      }
+    }
 #pragma unroll
-    for (int u = 0; u < 4; ++u) sum ^= v[u].x ^ v[u].y ^ v[u].z ^ v[u].w;
-  }
-  if (sum == 0x12345679u) q[0].x = sum;
-}
-extern "C" __global__ void __launch_bounds__(256) hbm_write(uint4* p, uint4* q, uint4* s, u64 pieces) {
-  uint4 v = make_uint4(0x3ff00000u, blockIdx.x, 0x40000000u, threadIdx.x);
-  PIECES {
-#pragma unroll
-    for (int u = 0; u < 4; ++u) __stcs(p + AT(u), v);
-  }
-}
-extern "C" __global__ void __launch_bounds__(256) hbm_copy(uint4* p, uint4* q, uint4* s, u64 pieces) {
-  PIECES {
-    uint4 v[4];
-#pragma unroll
-    for (int u = 0; u < 4; ++u) v[u] = __ldcs(p + AT(u));
-#pragma unroll
-    for (int u = 0; u < 4; ++u) __stcs(q + AT(u), v[u]);
-  }
-}
-extern "C" __global__ void __launch_bounds__(256) hbm_triad(double2* p, double2* q, double2* s, u64 pieces) {
-  PIECES {
-    double2 v[4], w[4];
-#pragma unroll
-    for (int u = 0; u < 4; ++u) { v[u] = __ldcs(p + AT(u)); w[u] = __ldcs(q + AT(u)); }
-#pragma unroll
-    for (int u = 0; u < 4; ++u) {
-      v[u].x += 0.5 * w[u].x; v[u].y += 0.5 * w[u].y;
-      __stcs(s + AT(u), v[u]);
+    for (int u = 0; u < deep; ++u) {
+      if constexpr (kind == READ) sum ^= v[u].x ^ v[u].y ^ v[u].z ^ v[u].w;
+      if constexpr (kind == MAKE) put<streaming>(p + at + u * 256, make_uint4(0x3ff00000u, n, 0x40000000u, at));
+      if constexpr (kind == COPY) put<streaming>(q + at + u * 256, v[u]);
+      if constexpr (kind == TRIAD) {
+        double2 x = *(double2*)&v[u], y = *(double2*)&w[u];
+        x.x += 0.5 * y.x; x.y += 0.5 * y.y;
+        put<streaming>(s + at + u * 256, *(uint4*)&x);
+      }
     }
   }
+  if (kind == READ && sum == 0x12345679u) q[0].x = sum;
 }
+#define ONE(name, kind, deep, streaming)                                                                       \
+  extern "C" __global__ void __launch_bounds__(256) name(uint4* p, uint4* q, uint4* s, u64 pieces) {           \
+    move<kind, deep, streaming>(p, q, s, pieces);                                                              \
+  }
+#define ALL(name, kind)                                                                                        \
+  ONE(name##_4_streaming, kind, 4, true) ONE(name##_4_plain, kind, 4, false)                                   \
+  ONE(name##_8_streaming, kind, 8, true) ONE(name##_8_plain, kind, 8, false) ONE(name##_2_plain, kind, 2, false)
+ALL(hbm_read, READ) ALL(hbm_write, MAKE) ALL(hbm_copy, COPY) ALL(hbm_triad, TRIAD)
 """
+
+VARIANTS = {"4_streaming": 4, "4_plain": 4, "8_streaming": 8, "8_plain": 8, "2_plain": 2}
+"""Ways to write an HBM kernel -> vectors of 16 bytes that a thread has under way."""
 
 _CACHES = r"""
 __device__ __forceinline__ uint4 cached(u32 i, u32 a) {
@@ -168,7 +176,7 @@ def patterns() -> str:
 
 
 def bandwidth() -> str:
-    """hbm_read, hbm_write, hbm_copy, hbm_triad."""
+    """hbm_KERNEL_VARIANT for read, write, copy and triad; one of `VARIANTS`."""
     return HEADER + _BANDWIDTH
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import importlib.metadata
 import json
 import os
@@ -29,6 +30,8 @@ from typing import Any, BinaryIO
 
 HUNG_S = 5.0
 SAY_EVERY_S = 1.0
+PLACES = ("nvidia/cu*/lib/libcublasLt.so.*", "nvidia/cublas/lib/libcublasLt.so.*")
+"""Where wheels put the library, below a folder of sys.path."""
 PACKAGES = ("cuda-core", "cuda-bindings", "nvmath-python", "nvidia-cublas", "nvidia-cuda-nvrtc", "numpy")
 
 
@@ -126,7 +129,11 @@ class Engine:
         from pytest_gpuready.agent.cuda_driver import load  # noqa: PLC0415 - see `main`
         from pytest_gpuready.agent.stress.device import Gpu  # noqa: PLC0415 - see `main`
 
-        self.gpu = Gpu(load(), bdf)
+        cuda = load()
+        for name in ("cuda.core", "nvmath.bindings.cublasLt"):  # before there are threads that compile
+            with contextlib.suppress(ImportError):  # said by whoever needs it
+                importlib.import_module(name)
+        self.gpu = Gpu(cuda, bdf)
         self._lt: Any = None
 
     def prepare(self, phases: Sequence[Any]) -> None:
@@ -201,7 +208,10 @@ class Engine:
 
 
 def begin_early(bdf: str) -> None:
-    """Have CUDA and cuBLASLt initialised in threads while Python imports; whatever fails here is said later."""
+    """Have CUDA and cuBLASLt initialised in threads while Python imports; whatever fails here is said later.
+
+    Nothing is imported in these threads: CUDA's packages are not made to be imported by two threads at once.
+    """
 
     def cuda() -> None:
         with contextlib.suppress(OSError, AttributeError, ctypes.ArgumentError):
@@ -211,8 +221,10 @@ def begin_early(bdf: str) -> None:
                 driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
 
     def cublas() -> None:
-        with contextlib.suppress(Exception):  # the loader has many words for "not there"; the engine finds its own
-            importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt")
+        found = {path.resolve() for folder in sys.path for place in PLACES for path in Path(folder).glob(place)}
+        if len(found) == 1:  # of two, the bindings know which one is theirs
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(str(found.pop()), ctypes.RTLD_GLOBAL)
 
     for work in (cuda, cublas):
         threading.Thread(target=work, daemon=True).start()
@@ -233,7 +245,10 @@ def serve(
         return 0
     try:
         import msgspec  # noqa: PLC0415 - see `main`
-
+    except ImportError as error:
+        out.say({"problem": f"expected the package msgspec, found: {error}"})
+        return 1
+    try:
         from pytest_gpuready.model.stress_doc import Work  # noqa: PLC0415 - see `main`
 
         work = msgspec.convert(first.get("work"), Work)
