@@ -12,7 +12,8 @@ import pytest
 import xdist.dsession
 import xdist.workermanage
 
-import pytest_gpuready.driving  # noqa: F401 - as the two above: loaded once for all runs in this process
+import pytest_gpuready.acceptance
+import pytest_gpuready.driving  # as those above: loaded once for all runs in this process
 from tests.plugin import forked
 
 SUITES = Path(__file__).parents[2] / "suites"
@@ -126,9 +127,12 @@ class Accept:
 
 
 @pytest.fixture(autouse=True)
-def _no_power_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in this process do not wait for the disk: that guards against a power cut, which no test here makes."""
+def _nobody_looks_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in this process do not wait for the disk, which guards against a power cut, nor draw a page that stands for
+    them until they end, which guards against their being killed: runs in processes of their own do."""
+    draw = pytest_gpuready.acceptance.render
     monkeypatch.setattr("pytest_gpuready.files.os.fsync", lambda descriptor: None)
+    monkeypatch.setattr(pytest_gpuready.acceptance, "render", lambda made: draw(made) if made.finished else "")
 
 
 @pytest.fixture

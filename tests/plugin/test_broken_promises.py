@@ -20,6 +20,7 @@ from tests.nodes import demo_results, write_recording
 from tests.plugin import forked
 from tests.plugin.conftest import BARE, LIGHT, SUITES, Accept
 
+LEVEL1 = ("--gpuready-replay", "node", "-m", "level1")
 LEVEL2 = ("--gpuready-replay", "node", "-m", "level2")
 
 
@@ -50,8 +51,8 @@ def test_an_unknown_boot_is_never_continued(accept: Accept) -> None:
     ]
     results = [dataclasses.replace(r, stdout=_without_x(r.stdout)) for r in results]
     write_recording(accept.path / "node", results, gpus="2")
-    accept(*LEVEL2, "-k", "present")
-    run = accept(*LEVEL2)
+    accept(*LEVEL1, "-k", "present")
+    run = accept(*LEVEL1)
     assert (accept.path / "gpuready-out.1" / "certificate.json").exists()
     assert run.status == "ACCEPTED"
 
@@ -166,7 +167,7 @@ def test_an_optional_clause_does_not_set_the_code(accept: Accept) -> None:
             gpu["errors"]["ecc_corrected_volatile"] = "NotSupported"
 
     write_recording(accept.path / "node", changed(demo_results(), "nvml", nothing), gpus="2")
-    run = accept(*LEVEL2)
+    run = accept(*LEVEL1)
     assert (run.code, run.status) == (0, "ACCEPTED")
     assert run.cells("NOT MEASURED") == {"GPU-11": (0, 1)}
 
@@ -177,7 +178,7 @@ def test_a_marker_expression_aims_as_high_as_it_says(accept: Accept, expression:
     write_recording(accept.path / "node", demo_results(), gpus="2")
     site = accept.path / "node" / "site.yaml"
     site.write_text(site.read_text() + "level: 1\n")
-    run = accept("--gpuready-replay", "node", "-m", expression)
+    run = accept("--gpuready-replay", "node", "-m", expression, "-k", "present")
     assert run.certificate["level_asked"] == 2
 
 
@@ -231,7 +232,7 @@ def test_a_deleted_store_is_not_believed(accept: Accept, pytester: pytest.Pytest
             return ended
         """
     )
-    run = accept("--gpuready-replay", "demo", "-m", "level2", plugins=("deleting",))
+    run = accept("--gpuready-replay", "demo", "-m", "level1", plugins=("deleting",))
     assert (run.code, run.status) == (20, "INCOMPLETE")
 
 

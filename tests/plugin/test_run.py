@@ -86,7 +86,7 @@ def test_a_run_about_something_else_is_not_continued(accept: Accept, change: str
     """Another boot, profile, site file or GPU: the incomplete run is kept aside and a new one starts."""
     results = demo_results()
     write_recording(accept.path / "node", results, gpus="2")
-    accept("--gpuready-replay", "node", "-m", "level2", "-k", "present")
+    accept("--gpuready-replay", "node", "-m", "level1", "-k", "present")
     options: tuple[str, ...] = ()
     if change == "boot":
         _replace(
@@ -102,7 +102,7 @@ def test_a_run_about_something_else_is_not_continued(accept: Accept, change: str
             "profile: mine\nextends: h200-sxm\nversion: '1'\ntitle: Mine\npci_ids: ['10de:2335']\nclauses: {}\n"
         )
         options = ("--gpuready-profile", "mine.yaml")
-    run = accept("--gpuready-replay", "node", "-m", "level2", *options)
+    run = accept("--gpuready-replay", "node", "-m", "level1", *options)
     assert run.status == "ACCEPTED", run.result.stdout.str()[-2000:]
     assert (accept.path / "gpuready-out.1" / "certificate.json").exists()
 
@@ -133,7 +133,7 @@ def test_x_after_a_failure_leaves_the_rest_untested(accept: Accept) -> None:
     """-x stops at the first failure: REJECTED for what was found, and the rest has no verdict."""
     results = [_with(r, '"recovery_action":0', '"recovery_action":2', gpu="0000:00:07.0") for r in demo_results()]
     write_recording(accept.path / "node", results, gpus="2")
-    run = accept("--gpuready-replay", "node", "-m", "level2", "-x")
+    run = accept("--gpuready-replay", "node", "-m", "level1", "-x")
     assert run.status == "REJECTED"
     assert run.code != 0
     assert "GPU-28" in run.cells("NOT TESTED")
@@ -209,7 +209,7 @@ def test_a_stand_in_is_never_hardware(accept: Accept) -> None:
     """A GPU that names itself a stand-in sets the basis of the whole run."""
     results = [_with(r, "NVIDIA H200", "NVIDIA H200 (stand-in)") for r in demo_results()]
     write_recording(accept.path / "node", results, gpus="2")
-    run = accept("--gpuready-replay", "node", "-m", "level2")
+    run = accept("--gpuready-replay", "node", "-m", "level1")
     assert run.certificate["basis"] != "hardware"
 
 
@@ -225,7 +225,7 @@ def test_the_hooks_are_called(accept: Accept, pytester: pytest.Pytester) -> None
             pathlib.Path("seen").write_text(f"{certificate.judged} {directory}")
         """
     )
-    run = accept(*REPLAY, plugins=("listener",))
+    run = accept(*REPLAY[:2], "-m", "level1", plugins=("listener",))
     assert "GPU-1 node01/gpu0 PASS" in (accept.path / "verdicts").read_text()
     assert (accept.path / "seen").read_text() == f"ACCEPTED {run.out}"
 
