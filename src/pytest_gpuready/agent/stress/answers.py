@@ -31,6 +31,7 @@ SAME = ("format", "level", "kernel", "pattern")
 """What the result says as well as the phase: it must be the same."""
 
 SHOWN = 80
+MOST = 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ def ready(said: Any, bdf: str) -> Ready:
     """A worker that is ready on the GPU it was given. Raises WrongError."""
     try:
         found = msgspec.json.decode(msgspec.json.encode(said), type=Ready)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError, OverflowError) as error:
         raise WrongError(f"expected to hear that it is ready, found {plain(str(error))}") from error
     if found.bdf != bdf:
         raise WrongError(f"expected GPU {bdf}, found that it took {plain(found.bdf)}")
@@ -78,8 +79,8 @@ def progress(line: dict[str, Any], asked: Asked | None, now: float) -> None:
     if asked is None or line["said"] != asked.number:
         raise WrongError(f"expected words about {_told(asked)}, found some about phase {plain(repr(line['said']))}")
     t = line.get("t")
-    if isinstance(t, bool) or not isinstance(t, (int, float)) or not math.isfinite(t):
-        raise WrongError(f"expected seconds since the beginning, found {plain(repr(t))}")
+    if t is None or not _is_number(t):
+        raise WrongError(f"expected seconds since the beginning, found {plain(repr(t)[:SHOWN])}")
     if not now - asked.at - BEHIND_S <= t <= now - asked.at + DRIFT_S:
         raise WrongError(f"expected its clock at {now - asked.at:.1f} s of {_told(asked)}, found {t:.1f} s")
     _numbers({name: value for name, value in line.items() if name != "t"}, "what it said")
@@ -102,7 +103,7 @@ def result(line: dict[str, Any], asked: Asked | None, now: float) -> Result:
     _numbers(line.get("result"), "result")
     try:
         found = decode_result(phase.kind, msgspec.json.encode(line.get("result")))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError, OverflowError) as error:
         raise WrongError(f"expected the result of {_told(asked)}, found {plain(str(error))}") from error
     for name in SAME:
         wanted = getattr(phase, name)
@@ -143,7 +144,14 @@ def _numbers(value: Any, where: str) -> None:
             waiting += value.items()
         elif isinstance(value, list):
             waiting += [(name, inner) for inner in value]
-        elif isinstance(value, (int, float)) and (
-            not math.isfinite(value) or value < (-1 if name == "pass_number" else 0)
-        ):
-            raise WrongError(f"expected numbers from 0 on, found {name} {value}")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            least = -1 if name == "pass_number" else 0
+            if not _is_number(value) or value < least:
+                raise WrongError(f"expected numbers from 0 on, found {plain(name)} {plain(repr(value)[:SHOWN])}")
+
+
+def _is_number(value: Any) -> bool:
+    """True for what a machine can count or measure: finite, and an integer of 64 bits."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < MOST
+    return isinstance(value, float) and math.isfinite(value)

@@ -148,7 +148,7 @@ class Guard:
     def _take(self, text: bytes) -> None:
         try:
             line = msgspec.json.decode(text, type=Line)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError, OverflowError):
             self._broken("expected lines of JSON from the watch, found others")
             return
         if line.gpus is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import msgspec
@@ -38,7 +37,7 @@ def read(words: Sequence[str]) -> tuple[Plan, tuple[str, ...]]:
         raise PlanError(f"expected a plan of at most {MOST_BYTES} bytes, found {len(text)}")
     try:
         plan: Plan = msgspec.json.decode(text.encode("utf-8", "surrogateescape"), type=Plan)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError, OverflowError) as error:
         raise PlanError(f"expected a plan as JSON, found {plain(str(error))}") from error
     _check(plan)
     return plan, tuple(bdfs)
@@ -64,10 +63,13 @@ def _check(plan: Plan) -> None:
         _number(what, getattr(plan, what))
     if plan.sample_s < 0.01:
         raise PlanError(f"expected a sample_s of at least 0.01, found {plan.sample_s:g}")
+    _number("seed", plan.seed)
     for at, phase in enumerate(plan.phases):
         if phase.kind != COOL and phase.kind not in RESULTS:
             raise PlanError(f"expected phase {at} of kind {', '.join([*RESULTS, COOL])}, found {plain(phase.kind)!r}")
         for what in ("seconds", "grace_s", "limit_s", "pause_s", "share", "period_s", "duty", "stagger_s", "below_c"):
+            _number(f"{what} of phase {at}", getattr(phase, what))
+        for what in ("m", "n", "k", "size_bytes", "repeats"):
             _number(f"{what} of phase {at}", getattr(phase, what))
         if phase.kind in LASTING and not phase.seconds:
             raise PlanError(f"expected the seconds of phase {at} ({phase.kind}), found none")
@@ -76,5 +78,5 @@ def _check(plan: Plan) -> None:
 
 
 def _number(what: str, value: float) -> None:
-    if not math.isfinite(value) or value < 0:
+    if not 0 <= value < 2**63:  # nor is NaN
         raise PlanError(f"expected {what} from 0 on, found {value}")
