@@ -132,7 +132,7 @@ def start(bdf: str, found: dict[str, Any]) -> None:
     best = statistics.median(one[0] for one in ours)
     print(f"start: ready {[round(o[0], 2) for o in ours]} s, first product {[round(o[1], 2) for o in ours]} s, a whole")
     print(
-        f"       phase of 0.1 s {[round(o[2], 2) for o in ours]} s; torch, first product {[round(t, 2) for t in theirs]} s"
+        f"       phase of 0.1 s {[round(o[2], 2) for o in ours]} s; torch to its first {[round(t, 2) for t in theirs]} s"
     )
     print(f"       ready / torch, medians = {best / statistics.median(theirs):.2f}", flush=True)
 
@@ -149,9 +149,9 @@ def gemm(bdf: str, found: dict[str, Any], args: argparse.Namespace, power: Power
         ours: list[dict[str, Any]] = []
         theirs: list[dict[str, Any]] = []
 
-        def mine(number: int = number, ours: list[dict[str, Any]] = ours) -> None:
+        def mine(number: int = number, name: str = name, ours: list[dict[str, Any]] = ours) -> None:
             result = worker.run(number)
-            result["power"] = power.median(time.monotonic() - lasting[FORMATS[number]])
+            result["power"] = power.median(time.monotonic() - lasting[name])
             ours.append(result)
 
         def other(name: str = name, theirs: list[dict[str, Any]] = theirs) -> None:
@@ -182,7 +182,7 @@ def gemm(bdf: str, found: dict[str, Any], args: argparse.Namespace, power: Power
         )
         one = ours[0]
         print(
-            f"          errors {sum(o.get('error_count', 0) for o in ours)}, digests {len({o['digest'] for o in ours})}, "
+            f"      errors {sum(o.get('error_count', 0) for o in ours)}, digests {len({o['digest'] for o in ours})}, "
             f"late {one.get('late_s', 0):.2f} s, cv {one.get('cv', 0):.4f}; {'; '.join(one['notes'])}; "
             f"{one['algorithm']}",
             flush=True,
@@ -240,8 +240,8 @@ def memory(bdf: str, found: dict[str, Any], steps: list[str]) -> None:
         name = phase.get("pattern") or phase.get("level") or phase["kind"]
         print(
             f"{phase['kind']} {name:10s} {wall:6.2f} s {result.get('gb_per_s', 0):8.0f} GB/s, checked "
-            f"{result.get('checked_bytes', result.get('bytes', 0)) / 1e9:9.1f} GB, errors {result.get('error_count', 0)} "
-            f"{result.get('problem', '')} {result.get('notes', '')}",
+            f"{result.get('checked_bytes', result.get('bytes', 0)) / 1e9:9.1f} GB, errors "
+            f"{result.get('error_count', 0)} {result.get('problem', '')} {result.get('notes', '')}",
             flush=True,
         )
     worker.close()
