@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from pytest_gpuready.campaign.store import Store, key_of
 from pytest_gpuready.errors import StoreError, TransportError
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.transport import Interrupted
+from pytest_gpuready.transport import Ended, Interrupted
 from pytest_gpuready.transport.local import Local
 
 COMMAND = Command(node="node01", argv=("echo", "x"), timeout_s=10)
@@ -183,3 +185,27 @@ def test_a_command_that_said_nothing_on_ctrl_c_leaves_nothing(tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         store.take({"k": COMMAND})
     assert store.read("k") is None
+
+
+class Stammering:
+    """A transport that brings a result twice, and one that nobody asked for."""
+
+    def run(self, command: Command) -> CommandResult:
+        return Local().run(command)
+
+    def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
+        for command in commands:
+            yield dataclasses.replace(command, node="node77"), self.run(command)
+            yield command, self.run(command)
+            yield command, self.run(command)
+
+    def stop(self) -> None:
+        """Nothing runs here."""
+
+
+def test_a_result_counts_once_and_for_who_was_asked(tmp_path: Path) -> None:
+    """The same result again is no retest, and a node that nobody asked has none."""
+    store = Store(tmp_path, Stammering())
+    store.take({"k": COMMAND})
+    assert len(results(store, "k")) == 1
+    assert store.scopes() == ["k"]

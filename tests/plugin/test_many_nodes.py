@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import CommandResult
-from pytest_gpuready.transport.recording import append
+from pytest_gpuready.transport.recording import append, encode_result, result_files
+from pytest_gpuready.transport.replay import Replay
 from tests.nodes import as_another, demo_results
 from tests.plugin.conftest import Accept, Outcome
 from tests.plugin.test_after_load import REVERSING, taken_last
@@ -194,6 +196,7 @@ def test_present({arguments}):
         ("measured", "pass", ["NOT MEASURED"] * 8, 4),
         ("part, gpu, measured, require", "assert gpu.part == part; require(measured)", ["PASS"] * 8, 4),
         ("measured, require, named", "assert '/gpu' in named; require(measured)", ["PASS"] * 8, 8),
+        ("measured, require, request", "assert request.getfixturevalue('part'); require(measured)", ["PASS"] * 8, 8),
     ],
 )
 def test_a_test_is_called_for_each_part(
@@ -268,3 +271,34 @@ def test_a_run_is_continued_node_by_node(accept: Accept) -> None:
         "node03": "ACCEPTED",
         "node04": "INCOMPLETE",
     }
+
+
+def test_a_fixture_that_somebody_overrides_is_asked_for_each_part(accept: Accept) -> None:
+    """A conftest that puts its own `require` in the place of ours changes what each GPU comes to, on any number of
+    nodes."""
+    record(accept.path / "nodes")
+    (accept.path / "test_own.py").write_text(SUITE.format(arguments="measured, require", body="require(measured)"))
+    (accept.path / "conftest.py").write_text(
+        "import pytest\n@pytest.fixture\ndef require(part, require):\n    assert part.index == 0\n    return require\n"
+    )
+    run = accept("--gpuready-replay", "nodes", "-m", "level1", "test_own.py", suites=False)
+    assert [p["outcome"] for p in run.parts("GPU-1")] == ["PASS", "NOT MEASURED"] * 4
+
+
+def test_a_recording_is_read_by_the_numbers_in_it(tmp_path: Path) -> None:
+    """Neither the names of its files nor their order says which result is a retest; nodes beyond those it names, or
+    that gave no result, are not left out in silence."""
+    first = demo_results()[0]
+    again = dataclasses.replace(first, command=dataclasses.replace(first.command, repeat=1), stdout="again")
+    append(tmp_path, [again, first], nodes=["node02"])
+    replay = Replay(tmp_path)
+    assert replay.meta.nodes == ["node01", "node02"]
+    assert [replay.run(dataclasses.replace(first.command, repeat=n)).stdout for n in (0, 1)] == [first.stdout, "again"]
+    names = [*(tmp_path / "results").glob("*.json")]
+    assert [path.name for path in sorted(names)] == ["0000.json", "0001.json"]
+    (tmp_path / "results/0000.json").rename(tmp_path / "results/10000.json")
+    assert [path.name for path in result_files(tmp_path)] == ["0001.json", "10000.json"]
+    stranger = as_another(first, 7, "node07")
+    (tmp_path / "results/10001.json").write_bytes(encode_result(stranger))
+    with pytest.raises(TransportError, match="found one of 'node07'"):
+        Replay(tmp_path)

@@ -135,6 +135,14 @@ def test_nothing_counts_behind_the_end() -> None:
     assert (outcome.stdout, outcome.exit_code, outcome.duration_s) == ("out", 0, 0.5)
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1"])
+def test_no_time_that_a_command_takes_is_garbage(seconds: str) -> None:
+    """What cannot be kept as a number of seconds is no answer of a keeper."""
+    outcome = hear(kept(), "start", f"end 0 0 0 {seconds} 0 0").outcome(0, "")
+    assert isinstance(outcome, TransportError)
+    assert "a line that no keeper says" in str(outcome)
+
+
 def test_a_process_that_survived_is_named() -> None:
     """What SIGKILL did not end has no exit code and is named."""
     outcome = hear(kept(), "start", "end -9 0 0 0.5 4711 0").outcome(0, "")
