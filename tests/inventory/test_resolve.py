@@ -427,3 +427,13 @@ def test_an_unknown_profile_is_told_with_its_line(site_of: SiteOf) -> None:
         ProfileError, match=r"site\.yaml line 2 \$\.profile: .*found 'h200' \(did you mean 'h200-sxm'\?\)"
     ):
         choose_profile(site_of("site: 1\nprofile: h200\n"), None, {})
+
+
+def test_a_node_with_fewer_gpus_than_most_lacks_some() -> None:
+    """Where nobody declared a number, what most nodes have is expected of each; of two nodes neither is the rule."""
+    docs = {"a": healthy(2), "b": healthy(2), "c": healthy(1), "d": NodeFound(node="no answer", nvml="")}
+    inventory = resolve(None, docs, profile=H200)
+    assert [len(node.slots) for node in inventory.nodes] == [2, 2, 2, 1]
+    assert inventory.node("c").slots[1].gpu is None
+    assert "c: expected 2 GPUs, as most of the nodes have: 1 found" in inventory.assumptions
+    assert [len(node.slots) for node in resolve(None, {"a": healthy(2), "c": healthy(1)}, profile=H200).nodes] == [2, 1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pytest_gpuready import profiles
@@ -106,10 +107,11 @@ def resolve(
     problems: dict[str, str] = {}
     pairs = _pairs(site, docs)
     several = len(pairs) > 1
+    usual = _usual_count([found for _, declared, found in pairs if found and not (declared and declared.count)])
     for name, declared, found in pairs:
         found_or_nothing = found or NodeFound(node="the node did not answer", nvml="")
         said: list[str] = []
-        node = _node(name, declared, found_or_nothing, profile, said)
+        node = _node(name, declared, found_or_nothing, profile, said, usual=usual)
         dcgm, no_dcgm = dcgm_of(site, found_or_nothing, node.cuda, said)
         nodes.append(dataclasses.replace(node, dcgm=dcgm, dcgm_none=no_dcgm))
         assumptions += [f"{name}: {line}" for line in said] if several else said
@@ -180,7 +182,13 @@ def _pairs(site: Site | None, docs: Mapping[str, NodeFound]) -> list[tuple[str, 
 
 
 def _node(
-    name: str, declared: DeclaredNode | None, found: NodeFound, profile: Profile | None, assumptions: list[str]
+    name: str,
+    declared: DeclaredNode | None,
+    found: NodeFound,
+    profile: Profile | None,
+    assumptions: list[str],
+    *,
+    usual: int,
 ) -> Node:
     node, nvml = found.node_doc, found.nvml_doc
     gpus = gpus_found(found)
@@ -193,7 +201,7 @@ def _node(
     else:
         count = declared.count if declared else 0
         if not count:
-            count = _assumed_count(found, gpus, assumptions)
+            count = _assumed_count(found, gpus, assumptions, usual)
         slots = tuple(Slot(part=Part(node=name, index=i), gpu=gpus[i] if i < len(gpus) else None) for i in range(count))
         extra = gpus[count:]
     # A GPU that NVML cannot open and names no address of may be any that is missing; beyond these it is one too many.
@@ -219,10 +227,22 @@ def _node(
     )
 
 
-def _assumed_count(found: NodeFound, gpus: tuple[Gpu, ...], assumptions: list[str]) -> int:
-    """How many GPUs are expected where nobody declared a number: what bus and NVML count, and never none."""
+def _usual_count(found: Sequence[NodeFound]) -> int:
+    """How many GPUs most of these nodes have; 0 where there are fewer than three, or no number is that of most."""
+    found = [each for each in found if not each.problem]
+    counts = Counter(len(gpus_found(each)) + len(unplaced(each)) for each in found)
+    usual, nodes = (counts.most_common(1) or [(0, 0)])[0]
+    return usual if len(found) > 2 and 2 * nodes > len(found) else 0
+
+
+def _assumed_count(found: NodeFound, gpus: tuple[Gpu, ...], assumptions: list[str], usual: int) -> int:
+    """How many GPUs are expected where nobody declared a number: what bus and NVML count, and never none; `usual`
+    where most other nodes have more."""
     hidden = len(unplaced(found))
     count = len(gpus) + hidden
+    if count < usual:
+        assumptions.append(f"expected {usual} GPUs, as most of the nodes have: {count} found")
+        return usual
     if not count:
         nothing = f"the node could not be asked ({found.problem}), and no GPU is declared: at least one is expected"
         assumptions.append(nothing if found.problem else NOTHING_FOUND)
