@@ -433,7 +433,7 @@ def test_a_node_with_fewer_gpus_than_most_lacks_some() -> None:
     """Where nobody declared a number, what most nodes have is expected of each; of two nodes neither is the rule."""
     docs = {"a": healthy(2), "b": healthy(2), "c": healthy(1), "d": NodeFound(node="no answer", nvml="")}
     inventory = resolve(None, docs, profile=H200)
-    assert [len(node.slots) for node in inventory.nodes] == [2, 2, 2, 1]
+    assert [len(node.slots) for node in inventory.nodes] == [2, 2, 2, 2]
     assert inventory.node("c").slots[1].gpu is None
     assert "c: expected 2 GPUs, as most of the nodes have: 1 found" in inventory.assumptions
     assert [len(node.slots) for node in resolve(None, {"a": healthy(2), "c": healthy(1)}, profile=H200).nodes] == [2, 1]
