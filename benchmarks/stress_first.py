@@ -131,9 +131,7 @@ def start(bdf: str, found: dict[str, Any]) -> None:
     found["start"] = {"ours_ready_product_phase": ours, "torch": theirs}
     best = statistics.median(one[0] for one in ours)
     print(f"start: ready {[round(o[0], 2) for o in ours]} s, first product {[round(o[1], 2) for o in ours]} s, a whole")
-    print(
-        f"       phase of 0.1 s {[round(o[2], 2) for o in ours]} s; torch to its first {[round(t, 2) for t in theirs]} s"
-    )
+    print(f"       phase of 0.1 s {[round(o[2], 2) for o in ours]} s; torch, first {[round(t, 2) for t in theirs]} s")
     print(f"       ready / torch, medians = {best / statistics.median(theirs):.2f}", flush=True)
 
 
@@ -303,7 +301,7 @@ def pulses(bdf: str, found: dict[str, Any], power: Power) -> None:
         print(
             f"pulse {phase['period_s']:g} s: {result.get('cycles')} cycles, late at most "
             f"{1e3 * result.get('late_max_s', 0):.2f} ms, began {result.get('late_s', 0):.3f} s late, errors "
-            f"{result.get('error_count')}, {min(watts):.0f} to {max(watts):.0f} W {result.get('problem', '')}",
+            f"{result.get('error_count', 0)}, {min(watts):.0f} to {max(watts):.0f} W {result.get('problem', '')}",
             flush=True,
         )
     worker.close()
@@ -317,7 +315,7 @@ def clean(bdf: str, found: dict[str, Any], args: argparse.Namespace, power: Powe
     found["clean"] = {"power": watts, **result}
     print(
         f"clean burn {result.get('seconds', 0):.1f} s: passes {result.get('passes')}, checked "
-        f"{result.get('checked', 0):.3g} elements, errors {result.get('error_count')}, median {watts} "
+        f"{result.get('checked', 0):.3g} elements, errors {result.get('error_count', 0)}, median {watts} "
         f"{result.get('problem', '')}"
     )
     for one in result.get("each", []):

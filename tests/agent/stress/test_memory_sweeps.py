@@ -14,7 +14,7 @@ from pytest_gpuready.agent.stress.memory import CHECK, ONES, TURN, WRITE, memory
 from pytest_gpuready.model.stress_doc import Phase, Plant
 
 PATTERNS = ("walking", "inversions", "address", "random", "modulo20", "fade")
-WORDS = 80
+WORDS = 40
 
 
 def word(kernel: str, i: int, argument: int) -> int:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from pytest_gpuready.agent.cuda_driver import CudaError
+from pytest_gpuready.agent.stress import worker
 from pytest_gpuready.agent.stress.worker import Orders, Out, idle, serve
 from pytest_gpuready.model.stress_doc import IdleResult, Phase, Ready, Work, decode_result
 
@@ -121,8 +123,9 @@ def test_it_speaks_at_most_once_a_second() -> None:
     assert times == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_stop_cuts_a_phase_and_ends_the_process() -> None:
+def test_stop_cuts_a_phase_and_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """ "stop" while a phase runs: it is reported as cut; who does not end then is ended by the thread of orders."""
+    monkeypatch.setattr(worker, "HUNG_S", 0.0)
     read, write = os.pipe()
     out, given_up = io.BytesIO(), threading.Event()
     work = msgspec.to_builtins(Work(phases=[Phase(kind="idle", seconds=60.0)]))
@@ -139,6 +142,7 @@ def test_stop_cuts_a_phase_and_ends_the_process() -> None:
     result = json.loads(out.getvalue().splitlines()[-1])["result"]
     assert result["cut"]
     assert result["seconds"] < 60
+    assert given_up.wait(10)
 
 
 def test_the_real_process_without_a_gpu_says_so() -> None:

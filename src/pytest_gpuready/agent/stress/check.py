@@ -13,9 +13,9 @@ The reference (`Reference`) looks at the first result in two ways, neither of wh
   `RECOMPUTE_S` allows, which on GPUs with FP64 units is all of them.
 
 Both limits come from the error analysis in `formats`. `max_residual` is the largest error as a part of its own limit,
-so the limit is 1; INT8 has the limit 0 and no error. What lies below the format's own rounding cannot be seen by any
-reference: one element of a BF16 product that is always wrong by less than 1 % of S, of an FP8 product by less than a
-third of S.
+so the limit is 1; INT8 has the limit 0 and no error. What lies below the limits cannot be seen by any reference: one
+element of a BF16 product that is always wrong by less than 4 % of S, of an FP8 product by less than half of S. On one
+H200 healthy first results came to 0.04 to 0.48 of the limit of a row and to 0 to 0.22 of that of an element.
 """
 
 from __future__ import annotations

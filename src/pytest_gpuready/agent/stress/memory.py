@@ -3,7 +3,7 @@
 Each pattern is a list of sweeps; a sweep writes, checks, or checks and writes the complement, upwards or downwards.
 `checked_bytes` counts what was compared, `gb_per_s` what was read and written over the time of the GPU.
 
-    walking      one bit set, then one bit clear, in 32 places each
+    walking      one bit set, the others clear, and the complement, for each of the 32 places in every word
     inversions   moving inversions of 0, 0x55555555 and a seeded word: up, checking and complementing, then down
     address      every 8 bytes hold their own address, then its complement
     random       seeded, then its complement
@@ -63,7 +63,7 @@ def sweeps(pattern: str, base: int, seed: int, pause_s: float) -> list[Sweep]:
     """
     found: list[Sweep] = []
     if pattern == "walking":
-        for place, inverse in itertools.product(range(0, 32, 4), (0, ONES)):
+        for place, inverse in itertools.product(range(32), (0, ONES)):
             found += [
                 Sweep(kernel="walking", mode=WRITE, argument=place, inverse=inverse),
                 Sweep(kernel="walking", mode=CHECK, argument=place, inverse=inverse),

@@ -1,9 +1,10 @@
 """Full load and idle in turns, in step on CLOCK_MONOTONIC, so that all GPUs of a node rise and fall together.
 
-Cycle c begins at begin + c · period (+ place · stagger) and is under load for duty · period. Products small enough to
-fill a load of a few milliseconds are queued at its beginning, as many as will fit by the measured time of one; of a
-long load, pieces of `PIECE_S` are queued while it lasts. The last product of each load is compared with the first
-result. `late_max_s` is the largest lateness of a beginning or an end: the host's, and the GPU's by events.
+Cycle c begins at begin + c · period (+ place · stagger) and is under load for duty · period. Its products are small, so
+that a load of a few milliseconds is full of them; as many are queued as will fit by the time that one takes, a piece of
+`PIECE_S` after the other while the load lasts, for under load the clocks sink and a product takes longer than it did.
+The last product of each load is compared with the first result. `late_max_s` is the largest lateness of a beginning or
+an end, as the host saw it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from pytest_gpuready.model.stress_doc import MOST_ERRORS, Phase, PulseResult
 
 PERIOD_S, DUTY, SECONDS = 1.0, 0.5, 10.0
 LEAST_PERIOD_S, MOST_PERIOD_S = 0.01, 10.0
-PIECE_S = 0.02
+PIECE_S = 0.01
+POLL_S = 0.0005
 SPIN_S = 0.0015
 """So long before a moment the host stops sleeping and looks at the clock."""
 DEPTH = 2048
@@ -104,36 +106,45 @@ def _until(moment: float, stopped: Callable[[], bool]) -> None:
 
 
 def _load(gpu: Any, one: Prepared, seen: _Beats, beat: Beat, *, due: float, end: float) -> None:
-    """One load: from now until `end`."""
-    first = gpu.mark()
-    seen.late_s = max(seen.late_s, time.monotonic() - due)
-    passes = 0
+    """One load: from now until `end`, no more than two pieces queued, so that what a product takes now is known."""
+    begin = gpu.mark()
+    since = time.monotonic()
+    seen.late_s = max(seen.late_s, since - due)
+    pieces: list[tuple[Any, int]] = []
+    waiting = passes = 0
     while True:
+        while pieces and gpu.passed(pieces[0][0]):
+            event, count = pieces.pop(0)
+            seen.pass_s = gpu.seconds_between(begin, event) / count
+            gpu.forget(begin)
+            begin, since = event, time.monotonic()
+            waiting -= count
         now = time.monotonic()
-        busy_until = max(now, due + passes * seen.pass_s)
-        room = end - busy_until
-        count = int(min(room, PIECE_S) / seen.pass_s + 0.5)
-        if passes == 0:
-            count = max(count, 1)
-        if count <= 0 or beat.stopped:
+        busy_until = max(now, since + waiting * seen.pass_s)
+        count = int(min(end - busy_until, PIECE_S) / seen.pass_s + 0.5)
+        if beat.stopped or (count <= 0 and passes):
             break
-        if busy_until - now < PIECE_S:
-            for _ in range(count):
+        if len(pieces) < 2:
+            for _ in range(max(count, 1)):
                 seen.passes += 1
-                passes += 1
                 one.multiply(seen.passes)
+            passes, waiting = passes + max(count, 1), waiting + max(count, 1)
+            pieces.append((gpu.mark(), max(count, 1)))
         else:
-            time.sleep(PIECE_S / 4)
-    one.compare(seen.passes)
-    seen.compared += 1
+            time.sleep(POLL_S)
+        if now - since > PATIENCE_S:
+            raise CudaError(f"expected a piece of a load to end within {PATIENCE_S:g} s, found it still under way")
+    if passes:
+        one.compare(seen.passes)
+        seen.compared += 1
     last = gpu.mark()
     give_up = time.monotonic() + PATIENCE_S
     while not gpu.passed(last):
         if time.monotonic() > give_up:
             raise CudaError(f"expected one load to end within {PATIENCE_S:g} s, found it still under way")
-        time.sleep(0.0003)
+        time.sleep(POLL_S / 2)
     seen.late_s = max(seen.late_s, time.monotonic() - end)
-    took = gpu.seconds_between(first, last)
-    seen.pass_s = took / passes
-    gpu.forget(first)
-    gpu.forget(last)
+    if waiting:
+        seen.pass_s = gpu.seconds_between(begin, last) / waiting
+    for event in (begin, last, *(event for event, _ in pieces)):
+        gpu.forget(event)
