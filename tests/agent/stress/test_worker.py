@@ -17,8 +17,9 @@ import msgspec
 import pytest
 
 from pytest_gpuready.agent.cuda_driver import CudaError
-from pytest_gpuready.agent.stress import worker
-from pytest_gpuready.agent.stress.worker import Orders, Out, idle, serve
+from pytest_gpuready.agent.stress import orders
+from pytest_gpuready.agent.stress.orders import Orders, Out
+from pytest_gpuready.agent.stress.worker import idle, serve
 from pytest_gpuready.model.stress_doc import IdleResult, Phase, Ready, Work, decode_result
 
 BDF = "0000:19:00.0"
@@ -56,8 +57,8 @@ def talk(
     work = msgspec.to_builtins(Work(phases=[Phase(kind=kind) for kind in kinds]))
     texts = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in [{"work": work}, *lines]]
     out = io.BytesIO()
-    orders = Orders(io.BytesIO(b"\n".join(texts) + b"\n"), lambda: None)
-    code = serve(BDF, orders, Out(out), lambda bdf: FakeEngine(bdf, phases, opening), clock)
+    given = Orders(io.BytesIO(b"\n".join(texts) + b"\n"), lambda: None)
+    code = serve(BDF, given, Out(out), lambda bdf: FakeEngine(bdf, phases, opening), clock)
     return code, [json.loads(line) for line in out.getvalue().splitlines()]
 
 
@@ -97,8 +98,8 @@ def test_what_it_cannot_begin_with_is_a_problem() -> None:
     code, (line,) = talk(["idle"], [], opening=CudaError("expected GPU, found none"))
     assert (code, line) == (1, {"problem": "expected GPU, found none"})
     out = io.BytesIO()
-    orders = Orders(io.BytesIO(b'{"work":{"phases":[{"sort":"gemm"}]}}\n'), lambda: None)
-    assert serve(BDF, orders, Out(out), lambda bdf: FakeEngine(bdf, lambda *_: None)) == 1
+    given = Orders(io.BytesIO(b'{"work":{"phases":[{"sort":"gemm"}]}}\n'), lambda: None)
+    assert serve(BDF, given, Out(out), lambda bdf: FakeEngine(bdf, lambda *_: None)) == 1
     assert b"expected work" in out.getvalue()
 
 
@@ -125,7 +126,7 @@ def test_it_speaks_at_most_once_a_second() -> None:
 
 def test_stop_cuts_a_phase_and_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """ "stop" while a phase runs: it is reported as cut; who does not end then is ended by the thread of orders."""
-    monkeypatch.setattr(worker, "HUNG_S", 0.0)
+    monkeypatch.setattr(orders, "HUNG_S", 0.0)
     read, write = os.pipe()
     out, given_up = io.BytesIO(), threading.Event()
     work = msgspec.to_builtins(Work(phases=[Phase(kind="idle", seconds=60.0)]))
@@ -135,9 +136,9 @@ def test_stop_cuts_a_phase_and_ends_the_process(monkeypatch: pytest.MonkeyPatch)
         return idle(phase.seconds, beat)
 
     with os.fdopen(read, "rb") as stdin:
-        orders = Orders(stdin, given_up.set)
+        given = Orders(stdin, given_up.set)
         os.write(write, json.dumps({"work": work}).encode() + b'\n{"begin":0,"at":0}\n')
-        assert serve(BDF, orders, Out(out), lambda bdf: FakeEngine(bdf, phases)) == 0
+        assert serve(BDF, given, Out(out), lambda bdf: FakeEngine(bdf, phases)) == 0
         os.close(write)
     result = json.loads(out.getvalue().splitlines()[-1])["result"]
     assert result["cut"]

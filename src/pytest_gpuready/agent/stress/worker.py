@@ -5,8 +5,8 @@ whatever a library prints goes to stderr. A phase is prepared as soon as it is t
 moment that was given. A fault of CUDA ends the phase as "failed" with CUDA's name of it; the phases after it are tried
 all the same and fail by themselves where the context is broken.
 
-The end of stdin, or "stop", ends the phase within a second. If this process then still has not ended `HUNG_S` later (a
-driver that never returns), the thread that reads stdin ends it.
+The end of stdin, or "stop", ends the phase within a second. If this process then still has not ended some seconds later
+(a driver that never returns), the thread that reads stdin ends it (`orders.HUNG_S`).
 
 Starting is most of the time of a short test, so what does not wait for each other runs side by side: CUDA's own
 initialisation and the loading of cuBLASLt in threads of their own, the imports, then the compilers.
@@ -18,95 +18,19 @@ import contextlib
 import ctypes
 import importlib
 import importlib.metadata
-import json
 import os
-import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-HUNG_S = 5.0
-SAY_EVERY_S = 1.0
+from pytest_gpuready.agent.stress.orders import Beat, Orders, Out, process_age_s
+
 PLACES = ("nvidia/cu*/lib/libcublasLt.so.*", "nvidia/cublas/lib/libcublasLt.so.*")
 """Where wheels put the library, below a folder of sys.path."""
 PACKAGES = ("cuda-core", "cuda-bindings", "nvmath-python", "nvidia-cublas", "nvidia-cuda-nvrtc", "numpy")
-
-
-def process_age_s() -> float:
-    """Seconds since this process was started, as the kernel counts; 0 where it does not say."""
-    try:
-        started = int(Path("/proc/self/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0.0
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
-
-
-class Out:
-    """The real stdout: one JSON object a line, from any thread."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._lock = threading.Lock()
-
-    def say(self, line: Mapping[str, Any]) -> None:
-        with self._lock, contextlib.suppress(BrokenPipeError):  # then nobody listens, and stdin ends too
-            self._stream.write(json.dumps(line, allow_nan=False, separators=(",", ":")).encode() + b"\n")
-            self._stream.flush()
-
-
-class Orders:
-    """What comes on stdin, read in a thread of its own: the work, the beginnings, the stop."""
-
-    def __init__(self, stream: BinaryIO, give_up: Callable[[], None]) -> None:
-        self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self.stopped = False
-        self._stream = stream
-        self._give_up = give_up
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        for text in self._stream:
-            try:
-                line = json.loads(text)
-            except ValueError:
-                line = {}
-            if isinstance(line, dict) and line.get("stop"):
-                break
-            self.lines.put(line if isinstance(line, dict) else {})
-        self.stopped = True
-        self.lines.put(None)
-        time.sleep(HUNG_S)
-        self._give_up()
-
-
-class Beat:
-    """One phase as the worker runs it (`flow.Beat`)."""
-
-    def __init__(self, orders: Orders, out: Out, number: int, at: float, clock: Callable[[], float]) -> None:
-        self._orders, self._out, self._number, self._clock = orders, out, number, clock
-        self._at, self._said = at, at
-
-    @property
-    def stopped(self) -> bool:
-        return self._orders.stopped
-
-    @property
-    def process_s(self) -> float:
-        return process_age_s()
-
-    def start(self) -> float:
-        while not self.stopped and (left := self._at - self._clock()) > 0:
-            time.sleep(min(left, 0.05) if left > 0.002 else 0)
-        return max(0.0, self._clock() - self._at)
-
-    def say(self, **numbers: float | int | str) -> None:
-        now = self._clock()
-        if now - self._said >= SAY_EVERY_S:
-            self._said = now
-            self._out.say({"said": self._number, "t": now - self._at, **numbers})
 
 
 def idle(seconds: float, beat: Beat) -> Any:
