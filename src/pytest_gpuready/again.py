@@ -14,7 +14,8 @@ AGAIN = "GPUREADY_AGAIN"
 
 
 def command_again(config: pytest.Config) -> str:
-    """A line for a shell: suites, level, profile, site file, soak, run directory, keep-going.
+    """A line for a shell: suites, level, profile, site file, nodes and how they are reached, soak, run directory,
+    keep-going.
 
     A recording is not asked for again (one exists there already), and neither is a replay: what follows a replay is the
     node itself.
@@ -25,7 +26,8 @@ def command_again(config: pytest.Config) -> str:
     option = config.option
     levels = re.findall(r"\blevel[1-4]\b", option.markexpr or "")
     words = ["pytest", *_suites(config), *(["-m", max(levels)] if levels else [])]
-    for name in ("site", "profile", "burn", *(() if option.gpuready_replay else ("out",))):
+    reached = () if option.gpuready_replay else ("nodes", "transport")
+    for name in ("site", "profile", *reached, "burn", *(() if option.gpuready_replay else ("out",))):
         value = getattr(option, f"gpuready_{name}") or ("" if name == "out" else config.getini(f"gpuready_{name}"))
         words += [f"--gpuready-{name}", value] if value else []
     if option.gpuready_keep_going or config.getini("gpuready_keep_going"):

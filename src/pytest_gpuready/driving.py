@@ -36,6 +36,7 @@ from pytest_gpuready.transport.replay import BUILT_IN
 
 INCOMPLETE = 20
 USAGE = 4
+INTERRUPTED = 2
 DEFAULT_LEVEL = "GPUREADY_DEFAULT_LEVEL"
 """Environment variable of whoever started pytest: the level where neither -m nor the site file names one."""
 _SHOWN_FINDINGS = 20
@@ -71,13 +72,15 @@ def open_driving(config: pytest.Config, level: int | None) -> Driving:
             f"gpuready: INCOMPLETE: expected the GPUs of {promised}, found none; no replay stands in for them",
             INCOMPLETE,
         )
+    left = settings.out / "certificate.json"
+    older = f"; the certificate in {settings.out} is of an earlier run" if left.exists() and not worker else ""
     try:
         driving = Driving(config, Acceptance(settings, screen_of(config)), folder)
+    except KeyboardInterrupt:
+        pytest.exit(f"gpuready: interrupted before the run was open: nothing was measured{older}", INTERRUPTED)
     except LeaseError as error:
-        pytest.exit(f"gpuready: INCOMPLETE: {error}", INCOMPLETE)
+        pytest.exit(f"gpuready: INCOMPLETE: {error}{older}", INCOMPLETE)
     except GpuReadyError as error:
-        left = settings.out / "certificate.json"
-        older = f"; the certificate in {settings.out} is of an earlier run" if left.exists() and not worker else ""
         pytest.exit(f"gpuready: {type(error).__name__} {error}{older}", USAGE)
     config.pluginmanager.register(driving, "gpuready-driving")
     return driving
@@ -110,7 +113,7 @@ def _settings(config: pytest.Config, level: int | None, folder: Path | None) -> 
         site=path("site"),
         profile=str(local_profile) if profile and local_profile.is_file() else profile,
         replay=replay if not replay or replay in BUILT_IN else str(Path(config.invocation_params.dir, replay)),
-        nodes=said("nodes"),
+        nodes=_nodes(option.gpuready_nodes) or said("nodes"),
         transport=said("transport"),
         record=None if folder else path("record"),
         burn=said("burn"),
@@ -125,6 +128,13 @@ def _settings(config: pytest.Config, level: int | None, folder: Path | None) -> 
         only_collected=folder is not None,
         dry_run=option.gpuready_dry_run,
     )
+
+
+def _nodes(asked: str | None) -> str:
+    """The nodes that the command line names; an empty name, of a variable that is not set, does not mean all of them."""
+    if asked is not None and not asked.strip():
+        pytest.exit("gpuready: --gpuready-nodes: expected names of nodes, found nothing", USAGE)
+    return asked or ""
 
 
 class Driving:

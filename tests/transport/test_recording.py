@@ -113,3 +113,21 @@ def test_a_changed_parameter_is_named_as_the_reason(tmp_path: Path) -> None:
             "node01: expected a recorded result, found dcgmi diag -r pcie -j in r/ with other parameters"
         )
         assert said.endswith("the profile or an option has changed the command; record the node again")
+
+
+class Unreachable:
+    """A transport to nodes that are not there."""
+
+    def run(self, command: Command) -> CommandResult:
+        raise TransportError(f"{command.node}: expected an answer, found connection refused")
+
+    def stop(self) -> None:
+        """Nothing runs here."""
+
+
+def test_a_replay_says_why_a_node_did_not_answer(tmp_path: Path) -> None:
+    """The reason of the day is recorded beside the results."""
+    command = Command(node="node02", argv=("true",), timeout_s=5)
+    assert [str(outcome) for _, outcome in Recording(Unreachable(), tmp_path).run_many([command])] != []
+    with pytest.raises(TransportError, match="^node02: expected an answer, found connection refused$"):
+        Replay(tmp_path).run(command)

@@ -105,7 +105,8 @@ def _sums(steps: Sequence[Step], at_once: int) -> str:
     long_s = sum(step.typical_s for step in steps)
     usual = [clock_time(long_s)] if long_s else []
     usual += [f"{quick} times some seconds"] if quick else []
-    text = f"{len(steps)} fan-outs, {commands} commands; usually {' and '.join(usual)}"
+    fan_outs = "1 fan-out" if len(steps) == 1 else f"{len(steps)} fan-outs"
+    text = f"{fan_outs}, {commands} commands; usually {' and '.join(usual)}"
     text += f", at most {clock_time(sum(step.longest_s for step in steps))}"
     rounds = math.ceil(max((len(step.commands) for step in steps), default=1) / at_once) if at_once else 1
     return f"{text}, all nodes at once; {at_once} at a time up to {rounds} times that" if rounds > 1 else text

@@ -89,6 +89,12 @@ def reach(
     kind = transport or (declared.transport if declared else "") or ("ssh" if asked else "local")
     if kind == "local":
         names: tuple[str, ...] = (node_name(declared, socket.gethostname()),)
+        if declared and not asked and len(declared.nodes) > 1 and names[0] not in {n.name for n in declared.nodes}:
+            raise InventoryError(
+                f"expected this machine ({names[0]}) among the nodes of {declared.name}, found "
+                f"{fold(node.name for node in declared.nodes)[:80]}; declare it, or name a transport that reaches them "
+                "(--gpuready-transport ssh)"
+            )
         if asked and asked != names:
             raise InventoryError(
                 f"--gpuready-nodes: expected this machine ({names[0]}), found {fold(asked)[:80]}; "

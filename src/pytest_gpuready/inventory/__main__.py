@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pytest_gpuready.errors import InventoryError, ProfileError
 from pytest_gpuready.inventory import Site, choose_profile, load_site
+from pytest_gpuready.inventory.nodeset import fold
 from pytest_gpuready.model import Profile
 
 
@@ -29,9 +30,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _said(site: Site, profile: Profile | None) -> str:
-    nodes = [f"{node.name} (GPUs: {node.count or 'as found'})" for node in site.nodes]
+    counts = dict.fromkeys(node.count for node in site.nodes)
+    alike = {count: [node.name for node in site.nodes if node.count == count] for count in counts}
+    nodes = [f"{fold(names)} (GPUs: {count or 'as found'})" for count, names in alike.items()]
     said = [
         ", ".join(nodes) or "no node declared",
+        *([f"reached by {site.transport}"] if site.transport else []),
         f"profile {profile.name} {profile.version}" if profile else "the profile follows from the GPUs found",
         f"level {site.level}" if site.level else "the highest level of the profile",
         f"clauses excluded: {len(site.exclude)}",

@@ -26,6 +26,7 @@ TESTS = (
 )
 DECLARED_BUILTIN = "the site file declares diagnostics: builtin"
 NOT_THERE = "no dcgmi on the PATH of the node: the built-in engine is used"
+NOT_ASKED = "the node did not answer, so nobody knows whether it has DCGM"
 MAJORS = {"datacenter-gpu-manager-4": "4", "nvidia-validation-suite": "3"}
 """A word of the folders that packages use -> DCGM's major version."""
 _LIBRARY = re.compile(r"lib(\w+?)\.so")
@@ -41,6 +42,8 @@ def dcgm_of(site: Site | None, found: NodeFound, cuda: str, assumptions: list[st
         return known, DECLARED_BUILTIN
     if declared in ("dcgm", "both"):
         return known, ""
+    if found.node_doc is None and found.nvml_doc is None:
+        return None, NOT_ASKED
     if doc is None:
         assumptions.append(f"diagnostics: {NOT_THERE}")
         return None, NOT_THERE

@@ -108,6 +108,8 @@ class Kept:
     request: Request
     max_bytes: int
     said: Callable[[dict[str, object]], None]
+    login: str = "ssh"
+    """How a person logs in there."""
     picked_at: float | None = None
     ended_at: float | None = None
     """When the node said the end of it."""
@@ -198,7 +200,7 @@ class Kept:
                 self._result(None),
             )
         if why or code == SSH_FAILED:
-            todo = f"see that `ssh {node} true` works"
+            todo = f"see that `{self.login} {node} true` works"
             return TransportError(f"{node}: expected to log in by ssh, found {noise or found}; {todo}")
         return TransportError(
             f"{node}: expected {self.request.python} and timeout (coreutils) there, found {noise or found}; "

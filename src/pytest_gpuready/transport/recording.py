@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -18,7 +19,7 @@ from pytest_gpuready import __version__
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.transport import Ended, Interrupted, ManyTransport, Transport, one_by_one
+from pytest_gpuready.transport import Ended, Interrupted, StoppedError, Transport, run_each
 
 FORMAT = 1
 SITE = "site.yaml"
@@ -33,6 +34,8 @@ class RecordingMeta(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fr
     nodes: list[str]
     note: str = ""
     composed: str = ""
+    failed: dict[str, str] = {}
+    """Node -> why it could not be asked, the first time."""
 
 
 class Recording:
@@ -62,18 +65,19 @@ class Recording:
         """
         commands = tuple(commands)
         self._keep(nodes=[command.node for command in commands])
-        if not isinstance(self._inner, ManyTransport):
-            yield from one_by_one(self, commands)
-            return
-        for command, outcome in self._inner.run_many(commands):
+        for command, outcome in run_each(self._inner, commands):
             if isinstance(outcome, CommandResult):
                 self._keep(outcome)
+            elif not isinstance(outcome, StoppedError):
+                self._keep(failed={command.node: str(outcome)})
             yield command, outcome
 
-    def _keep(self, *results: CommandResult, nodes: Sequence[str] = ()) -> None:
+    def _keep(
+        self, *results: CommandResult, nodes: Sequence[str] = (), failed: Mapping[str, str] | None = None
+    ) -> None:
         try:
             with self._lock:
-                append(self._directory, list(results), nodes=nodes)
+                append(self._directory, list(results), nodes=nodes, failed=failed or {})
                 if self._site and not (self._directory / SITE).exists():
                     write_atomically(self._directory / SITE, self._site.read_bytes())
         except OSError as error:
@@ -91,13 +95,14 @@ def append(
     results: list[CommandResult],
     *,
     nodes: Sequence[str] = (),
+    failed: Mapping[str, str] = MappingProxyType({}),
     note: str = "",
     composed: str = "",
     recorded: str = "",
 ) -> None:
     """Add results to a recording, which is made where there is none.
 
-    `nodes` were asked, whether or not they answered; `recorded` is when, if not now (UTC ISO 8601).
+    `nodes` were asked, whether or not they answered, `failed` says why one could not be; `recorded` is when, if not now (UTC ISO 8601).
     """
     folder = directory / "results"
     folder.mkdir(parents=True, exist_ok=True)
@@ -123,6 +128,7 @@ def append(
         nodes=sorted(asked),
         note=note or (meta.note if meta else ""),
         composed=composed or (meta.composed if meta else ""),
+        failed={**failed, **(meta.failed if meta else {})},
     )
     write_atomically(directory / "recording.json", msgspec.json.format(msgspec.json.encode(meta), indent=1))
 

@@ -55,7 +55,7 @@ class Replay:
         key = (command.node, command.argv)
         results = self._results.get(key)
         if not results:
-            raise TransportError(self._not_recorded(command))
+            raise TransportError(self.meta.failed.get(command.node) or self._not_recorded(command))
         if command.repeat >= len(results):
             raise RecordingEndedError(
                 f"{command.node}: expected result {command.repeat + 1} of {command.line!r}, found {len(results)} in "

@@ -89,6 +89,7 @@ class Ssh(Engined):
             fanout=fanout,
             topology=topology,
         )
+        self._login = f"ssh -F {config}" if config else "ssh"
         self._python = python
         self._max_bytes = max_bytes
         self._patience_s = patience_s
@@ -129,6 +130,7 @@ class Ssh(Engined):
                     command=command,
                     request=requests[key],
                     max_bytes=self._max_bytes,
+                    login=self._login,
                     said=lambda said, command=command: self._progress(command, said),  # type: ignore[misc]
                 )
             )
