@@ -102,7 +102,8 @@ def append(
 ) -> None:
     """Add results to a recording, which is made where there is none.
 
-    `nodes` were asked, whether or not they answered, `failed` says why one could not be; `recorded` is when, if not now (UTC ISO 8601).
+    `nodes` were asked, whether or not they answered, `failed` says why one could not be; `recorded` is when, if not now
+    (UTC ISO 8601).
     """
     folder = directory / "results"
     folder.mkdir(parents=True, exist_ok=True)
