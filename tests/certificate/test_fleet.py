@@ -17,6 +17,7 @@ from pytest_gpuready.certificate.html import render
 from pytest_gpuready.certificate.junit import junit
 from pytest_gpuready.certificate.opening import header_lines
 from pytest_gpuready.certificate.outliers import spreads
+from pytest_gpuready.certificate.rule import by_reason
 from pytest_gpuready.certificate.summary import summary_lines
 from pytest_gpuready.model import Inventory, Node, Part, Slot
 from pytest_gpuready.profiles import load
@@ -203,11 +204,12 @@ def test_the_page_is_bounded() -> None:
 # --- the terminal ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sample", [samples.four, samples.crowd, hostile, ruined])
-def test_the_summary_stays_short(sample: Callable[[], Certificate]) -> None:
-    """However many nodes and whatever they say: about twelve lines of printable ASCII, none wider than asked for."""
+@pytest.mark.parametrize(("sample", "bound"), [(samples.four, 14), (samples.crowd, 14), (hostile, 18), (ruined, 18)])
+def test_the_summary_stays_short(sample: Callable[[], Certificate], bound: int) -> None:
+    """However many nodes and whatever they say: about twelve lines of printable ASCII and what to do next, which is
+    never cut; none is wider than asked for."""
     lines = lines_of(sample())
-    assert len(lines) <= 13
+    assert len(lines) <= bound
     for line in lines:
         assert len(line) <= 100
         assert all(" " <= char <= "~" for char in line), line
@@ -218,13 +220,40 @@ def test_the_summary_names_who_is_not_accepted() -> None:
     lines = lines_of(samples.crowd())
     assert lines[0].startswith("REJECTED    130 nodes, node[001-130], basis hardware, level 0 of 2 reached")
     assert lines[1:4] == [
-        "nodes       3 REJECTED, 3 INCOMPLETE, 124 ACCEPTED (2 gave no answer), each by its own clauses",
+        "nodes       3 REJECTED, 3 INCOMPLETE (2 gave no answer), 124 ACCEPTED, each by its own clauses",
         "rejected    node[007,041,090]",
         "incomplete  node012",
     ]
     assert lines[4].startswith("why         3 parts of node[007,041,090]: PCIE-5 Copy to the GPU, pinned 6.71 GB/s")
     assert any(line.startswith("no answer   node[042,101]: expected a login within 10 s") for line in lines)
     assert not any(line.startswith("missing") and "node042" in line for line in lines)
+
+
+def test_what_to_do_next_is_never_cut() -> None:
+    """An action longer than three lines stands there to its last word, and so does the command, on however many
+    nodes."""
+    action = " ".join(f"step{number}" for number in range(60))
+    certificate = changed(samples.crowd(), action=action)
+    command = (
+        "python -m pytest --gpuready-site /srv/acceptance/a-long-name/site.yaml " + "--gpuready-out x " * 9 + "-m end"
+    )
+    certificate = msgspec.structs.replace(certificate, do_next=[command])
+    said = " ".join(text for _, text in summary_lines(certificate, "gpuready-out"))
+    assert action in said
+    assert command in said
+
+
+def test_reasons_that_differ_in_the_name_are_one() -> None:
+    """Nodes whose reasons differ in their own name alone are told together, with a word for the name."""
+    certificate = samples.crowd()
+    nodes = [
+        msgspec.structs.replace(n, problem=f"{n.name}: expected {n.name} to answer, see `ssh {n.name}`")
+        for n in certificate.nodes
+    ]
+    said = " ".join(text for _, text in summary_lines(msgspec.structs.replace(certificate, nodes=nodes), "out", 200))
+    assert "node[042,101]: expected <node> to answer, see `ssh <node>`" in said
+    assert by_reason([("n1", "n1: ask n1.")]) == [("ask n1.", ["n1"])]
+    assert by_reason([("n1", "ask n1."), ("n2", "n2: ask n2.")]) == [("ask <node>.", ["n1", "n2"])]
 
 
 def test_the_header_of_a_thousand_nodes() -> None:

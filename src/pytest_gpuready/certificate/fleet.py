@@ -18,7 +18,7 @@ from pytest_gpuready.certificate.findings import Finding, findings, led
 from pytest_gpuready.certificate.folded import folded
 from pytest_gpuready.certificate.outliers import Spread
 from pytest_gpuready.certificate.page import fail_text, name_of
-from pytest_gpuready.certificate.rule import Cell, of_any
+from pytest_gpuready.certificate.rule import Cell, by_reason, of_any
 from pytest_gpuready.certificate.tables import ids_text
 
 NODES_LISTED = 128
@@ -176,11 +176,8 @@ def _verdicts(certificate: Certificate, silent: set[str]) -> tuple[tuple[str, st
 
 def _unanswered(certificate: Certificate) -> tuple[tuple[str, int, str], ...]:
     """Nodes from which nothing came, by why."""
-    groups: dict[str, list[str]] = {}
-    for node in certificate.nodes:
-        if not node.answered:
-            groups.setdefault(of_any(node.problem, node.name) or "it gave no answer", []).append(node.name)
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    silent = ((node.name, node.problem or "it gave no answer") for node in certificate.nodes if not node.answered)
+    ordered = sorted(by_reason(silent), key=lambda item: -len(item[1]))
     rows = [(folded(names, 24), len(names), why) for why, names in ordered[:WORST_AT_MOST]]
     rest = [name for _, names in ordered[WORST_AT_MOST:] for name in names]
     return (*rows, *([(folded(rest, 24), len(rest), "other reasons, in certificate.json")] if rest else []))

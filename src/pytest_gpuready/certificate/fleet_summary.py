@@ -8,7 +8,7 @@ from pytest_gpuready.certificate import words
 from pytest_gpuready.certificate.document import Certificate, NodeEntry
 from pytest_gpuready.certificate.findings import Finding, led
 from pytest_gpuready.certificate.folded import folded
-from pytest_gpuready.certificate.rule import of_any
+from pytest_gpuready.certificate.rule import by_reason
 from pytest_gpuready.certificate.tables import ids_text
 
 FAILURES_AT_MOST = 2
@@ -22,10 +22,13 @@ def verdicts(certificate: Certificate) -> Lines:
     """How many nodes have which verdict, and the names of those that are not accepted."""
     counts = Counter(node.judged for node in certificate.nodes)
     would = "" if certificate.basis == "hardware" else "would be "
-    silent = [node for node in certificate.nodes if not node.answered]
-    quiet = f" ({len(silent)} gave no answer)" if silent else ""
-    said = [f"{counts[w]} {would}{w}" for w in ("REJECTED", "INCOMPLETE", "ACCEPTED") if counts[w]]
-    told: Lines = [("nodes", f"{', '.join(said)}{quiet}, each by its own clauses")]
+    silent = Counter(node.judged for node in certificate.nodes if not node.answered)
+    said = []
+    for word in ("REJECTED", "INCOMPLETE", "ACCEPTED"):
+        of_them = "" if silent[word] == counts[word] else f"{silent[word]} "
+        quiet = f" ({of_them}gave no answer)" if silent[word] else ""
+        said += [f"{counts[word]} {would}{word}{quiet}"] if counts[word] else []
+    told: Lines = [("nodes", f"{', '.join(said)}, each by its own clauses")]
     for word in ("REJECTED", "INCOMPLETE"):
         names = [node.name for node in certificate.nodes if node.judged == word and node.answered]
         if names and len(names) < len(certificate.nodes):
@@ -54,11 +57,8 @@ def failures(certificate: Certificate, found: list[Finding], fail_text: dict[str
 
 def silence(nodes: list[NodeEntry]) -> Lines:
     """Who gave no answer, and why: that is no finding about their GPUs."""
-    groups: dict[str, list[str]] = {}
-    for node in nodes:
-        if not node.answered:
-            groups.setdefault(of_any(node.problem, node.name), []).append(node.name)
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    silent = ((node.name, node.problem) for node in nodes if not node.answered)
+    ordered = sorted(by_reason(silent), key=lambda item: -len(item[1]))
     told = [("no answer", f"{folded(names, RUNS_AT_MOST)}: {why}") for why, names in ordered[:1]]
     rest = [name for _, names in ordered[1:] for name in names]
     return [*told, *([("", f"and for other reasons {folded(rest, RUNS_AT_MOST)}")] if rest else [])]

@@ -5,7 +5,8 @@ It reads the document alone, so that whoever has the document comes to the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -22,6 +23,9 @@ WHY_AT_MOST = 40
 """Reasons told of a certificate over several nodes; the cells have all of them."""
 MORE_REASONS = "more reasons, at the cells themselves"
 NO_ANSWER = " gave no answer: "
+ANY_NODE = "<node>"
+"""Stands for the node's own name in a reason that several nodes share."""
+_WORD = re.compile(r"[\w.-]+")
 _INSIDE = ("PASS", "MARGINAL")
 _EMPTY = ("NOT APPLICABLE", "OBSERVED")
 _WORST_FIRST = {"FAIL": 0, "UNSTABLE": 1, "NOT MEASURED": 2, "NOT TESTED": 3, "OBSERVED": 4}
@@ -139,23 +143,21 @@ def _lines(found: Sequence[Cell]) -> list[str]:
 def _lines_of_several(found: Sequence[Cell], silent: Mapping[str, str]) -> list[str]:
     """One line for one thing, on however many nodes; nodes that gave no answer are told by why they did not."""
     groups: dict[tuple[int, str, str], list[Cell]] = {}
-    quiet: dict[str, list[str]] = {}
-    for node, problem in silent.items():
-        quiet.setdefault(of_any(problem, node), []).append(node)
     for clause, part in found:
         node = part.node
         if node not in silent:
-            reason = of_any(part.reason, part.label, node)
+            reason = nameless(of_any(part.reason, part.label, node), node)
             groups.setdefault((_WORST_FIRST[part.outcome], clause.id, reason), []).append((clause, part))
     ordered = sorted(groups.items(), key=lambda item: item[0][0])
     lines = []
     for (*_, reason), group in ordered[:WHY_AT_MOST]:
         nodes = dict.fromkeys(part.node for _, part in group)
         parts = group[0][1].label if len(group) == 1 else f"{len(group)} parts of {folded(nodes, 6)}"
-        lines.append(_line(group[0], parts, reason))
+        own = of_any(group[0][1].reason, group[0][1].label, group[0][1].node)
+        lines.append(_line(group[0], parts, own if len(nodes) == 1 else reason))
     if len(ordered) > WHY_AT_MOST:
         lines.append(f"and {len(ordered) - WHY_AT_MOST} {MORE_REASONS}")
-    told = [f"{folded(nodes, 6)}{NO_ANSWER}{one_line(reason)}" for reason, nodes in quiet.items()]
+    told = [f"{folded(nodes, 6)}{NO_ANSWER}{one_line(reason)}" for reason, nodes in by_reason(silent.items())]
     worst = sum(key[0] == 0 for key, _ in ordered[:WHY_AT_MOST])
     return [*lines[:worst], *told[:WHY_AT_MOST], *lines[worst:]]
 
@@ -165,6 +167,24 @@ def of_any(text: str, *names: str) -> str:
     for name in names:
         text = text.removeprefix(f"{name}: ")
     return text
+
+
+def nameless(text: str, name: str) -> str:
+    """What a reason says, with `<node>` where it names this node."""
+    if name not in text:
+        return text
+    return _WORD.sub(lambda m: ANY_NODE + m[0][len(name) :] if m[0].rstrip(".") == name else m[0], text)
+
+
+def by_reason(problems: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """(reason, nodes) of (node, reason) pairs: reasons are equal where they differ in the node's own name alone."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for name, problem in problems:
+        own = of_any(problem, name)
+        groups.setdefault(nameless(own, name), []).append((name, own))
+    return [
+        (found[0][1] if len(found) == 1 else reason, [name for name, _ in found]) for reason, found in groups.items()
+    ]
 
 
 def _line(cell: Cell, parts: str, reason: str | None = None) -> str:

@@ -34,6 +34,10 @@ LOG_AT_MOST = 6
 RUNS_AT_MOST = 8
 DETAIL_AT_MOST = 70
 REASON_AT_MOST = 60
+FEW = 8
+"""Nodes up to which no text is cut sooner than that of one node."""
+SEVERAL_AT_MOST = 13
+"""Lines of more nodes: where they would be more, names and reasons are cut sooner."""
 _THOUSANDS = re.compile(rf"(?<=\d){words.NNBSP}(?=\d\d\d)")
 _WHOLE = "excluded"
 """The label of the line that is never cut: whoever reads only the terminal knows what was taken out."""
@@ -43,7 +47,7 @@ def summary_lines(certificate: Certificate, out: str, width: int = 100) -> list[
     """The summary as (label, text) pairs in order; an empty label continues the line above.
 
     Label and text together stay within `width` columns: the label takes 12 of them. The last pair is `page`. Of
-    several nodes a text has one line, however many they are.
+    several nodes texts are cut sooner where they are many; what to do next is whole.
     """
     many = len(certificate.nodes) > 1
     found = findings(certificate)
@@ -92,6 +96,7 @@ def _of_several(certificate: Certificate, found: list[Finding], out: str, width:
     silent = {node.name for node in certificate.nodes if not node.answered}
     if certificate.judged == "REJECTED":
         lines += fleet_summary.failures(certificate, found, {i: f"{i} {text}" for i, text in failed.items()})
+        lines += [("do next", line) for line in certificate.do_next[-1:] if certificate.basis != "replay"]
     lines += fleet_summary.silence(certificate.nodes)
     lines += _open(certificate, [f for f in found if f.worst.node not in silent], True, at_most=1)
     lines.append(("clauses", _clauses(certificate)))
@@ -102,7 +107,9 @@ def _of_several(certificate: Certificate, found: list[Finding], out: str, width:
         lines.append(("do next", certificate.do_next[0]))
     lines.append(("signed", "no: not signed"))
     lines.append(("page", str(PurePath(out) / "certificate.html")))
-    return _wrapped(lines, width, most=1)
+    tried = [_wrapped(lines, width, most, whole=(_WHOLE, "do next")) for most in (3, 2, 1)]
+    few = len(certificate.nodes) <= FEW
+    return tried[0] if few else next((told for told in tried if len(told) <= SEVERAL_AT_MOST), tried[-1])
 
 
 def _first(certificate: Certificate) -> tuple[str, str]:
@@ -227,16 +234,19 @@ def _closest(certificate: Certificate, many: bool) -> list[tuple[str, str]]:
     return [("closest", f"{clause.id} {name} {value} on {who}, limit {limit} ({part.margin_percent:+.1f} %){word}")]
 
 
-def _wrapped(lines: list[tuple[str, str]], width: int, most: int = 3) -> list[tuple[str, str]]:
-    """Long texts continue under an empty label, at most so many lines each; a page's path stays on one line."""
+def _wrapped(
+    lines: list[tuple[str, str]], width: int, most: int = 3, whole: tuple[str, ...] = (_WHOLE,)
+) -> list[tuple[str, str]]:
+    """Long texts continue under an empty label, at most so many lines each but for those that are never cut; a page's
+    path stays on one line."""
     room = max(width - LABEL, 20)
     out: list[tuple[str, str]] = []
     for label, text in lines:
-        said = _ascii(text, 8000 if label == _WHOLE else 1200)
+        said = _ascii(text, 8000 if label in whole else 1200)
         if label == "page":
             out.append((label, said.replace(words.NBSP, " ")))
             continue
-        room_for = None if label == _WHOLE else max(most, 2) if label in (lines[0][0], "clauses") else most
+        room_for = None if label in whole else max(most, 2) if label in (lines[0][0], "clauses") else most
         pieces = textwrap.wrap(said, room, max_lines=room_for, placeholder=" ...", break_on_hyphens=False) or [""]
         out += [(label if place == 0 else "", piece.replace(words.NBSP, " ")) for place, piece in enumerate(pieces)]
     return out
