@@ -83,7 +83,7 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
         command(2), cwd=tmp_path / "second", capture_output=True, text=True, timeout=60, check=False
     )
     assert second.returncode == 20
-    assert f"(pid {first.pid})" in second.stdout + second.stderr
+    assert f"pid {first.pid})" in second.stdout + second.stderr
     assert not (tmp_path / "second" / "gpuready-out").exists()
     assert first.wait(timeout=120) == 0
     assert certificate(tmp_path)["verdict"] == "ACCEPTED"

@@ -129,5 +129,5 @@ def test_a_replay_says_why_a_node_did_not_answer(tmp_path: Path) -> None:
     """The reason of the day is recorded beside the results."""
     command = Command(node="node02", argv=("true",), timeout_s=5)
     assert [str(outcome) for _, outcome in Recording(Unreachable(), tmp_path).run_many([command])] != []
-    with pytest.raises(TransportError, match="^node02: expected an answer, found connection refused$"):
+    with pytest.raises(TransportError, match=r"^node02: expected an answer, found connection refused$"):
         Replay(tmp_path).run(command)
