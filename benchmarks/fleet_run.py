@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -51,7 +50,8 @@ class Late(Replay):
 
 reach.Replay = Late
 import pytest
-sys.exit(pytest.main([*{suites!r}, "-m", "level1", "--gpuready-replay", "node", "-q", "-p", "no:cacheprovider", "--tb=no", "-rN"]))
+words = ["-m", "level1", "--gpuready-replay", "node", "-q", "-p", "no:cacheprovider", "--tb=no", "-rN"]
+sys.exit(pytest.main([*{suites!r}, *words]))
 """
 
 

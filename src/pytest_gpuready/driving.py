@@ -131,7 +131,7 @@ def _settings(config: pytest.Config, level: int | None, folder: Path | None) -> 
 
 
 def _nodes(asked: str | None) -> str:
-    """The nodes that the command line names; an empty name, of a variable that is not set, does not mean all of them."""
+    """The nodes that the command line names; an empty name (a variable that is not set) does not mean all of them."""
     if asked is not None and not asked.strip():
         pytest.exit("gpuready: --gpuready-nodes: expected names of nodes, found nothing", USAGE)
     return asked or ""

@@ -4,8 +4,8 @@ A run on the node itself has the lock for its whole life (`Lease`). A run from e
 agent commands (`ticket`), and lets the node go at its end (`release_command`); where it dies, the node is free after
 the ticket's `hold_s`. `renew_command` keeps a node that has to wait for others for longer than that.
 
-The name of a run is made of its user, its host and boot, and its directory: a run that was killed and is continued there gets
-its nodes back at once. That two do not write to one directory at the same time is the directory's own lock.
+The name of a run is made of its user, its host and boot, and its directory: a run that was killed and is continued
+there gets its nodes back at once. That two do not write to one directory at the same time is the directory's own lock.
 """
 
 from __future__ import annotations

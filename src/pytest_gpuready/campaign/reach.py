@@ -70,8 +70,9 @@ def reach(
 
     `nodes` is a set of names ("" for those of the site file), `transport` one of TRANSPORTS ("" for the site file's,
     else ssh where nodes are named and this machine where none are), `replay` and `record` a recording to read and to
-    write; `joined` opens it for a process that joins the run of another; `lease` makes of the site
-    file's level (0: none) the run's ticket for other machines, and how long it holds (None: no node is leased), `job` the Slurm job that has them already.
+    write; `joined` opens it for a process that joins the run of another; `lease` makes of
+    the site file's level (0: none) the run's ticket for other machines, and how long it holds (None: no node is
+    leased), `job` is the Slurm job that has them already.
 
     Raises:
         InventoryError: what was asked for contradicts itself or the site file, or the site file is wrong.
