@@ -22,13 +22,15 @@ from pytest_gpuready.acceptance import Acceptance, Settings
 from pytest_gpuready.again import command_again
 from pytest_gpuready.certificate.build import Record
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
+from pytest_gpuready.certificate.folded import folded
 from pytest_gpuready.certificate.lines import one_line
+from pytest_gpuready.certificate.rule import by_reason
 from pytest_gpuready.certificate.summary import finding_block, summary_lines
 from pytest_gpuready.certificate.words import STOPPED
 from pytest_gpuready.errors import GpuReadyError, LeaseError, StoreError
 from pytest_gpuready.grouped import Group, decode, groups
 from pytest_gpuready.judge import Found
-from pytest_gpuready.judging import CLAUSE, Judging, parts_of
+from pytest_gpuready.judging import CLAUSE, NO_ANSWER, Judging, parts_of
 from pytest_gpuready.model import Clause, Outcome, Part
 from pytest_gpuready.profiles.metrics import AFTER_LOAD
 from pytest_gpuready.screen import screen_of
@@ -263,6 +265,15 @@ class Driving:
             broken = _record("ERROR", "the test broke in its tear-down")
             self._records[clause, name].append(broken if report.when == "teardown" else record)
 
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport
+    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+        """A test that lacks only the answers of nodes that gave none has no block of its own: `_blocks` has one for
+        all of them."""
+        if report.failed and any(name == NO_ANSWER for name, _ in report.user_properties):
+            return "unanswered", "u", ("NO ANSWER", {"yellow": True})
+        return None
+
     # --- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, exit_status: int) -> int:
@@ -339,6 +350,10 @@ class Driving:
                 reporter.write_line(line)
         if len(findings) > _SHOWN_FINDINGS:
             reporter.write_line(f"{len(findings) - _SHOWN_FINDINGS} more findings stand on the certificate")
+        silent = [(node.name, node.problem) for node in certificate.nodes if not node.answered]
+        for reason, names in by_reason(silent)[:_SHOWN_FINDINGS] if len(certificate.nodes) > 1 else ():
+            reporter.write_sep("_", f"no answer [{folded(names, 8)}]")
+            reporter.write_line(reason)
 
 
 _PYTEST_CODES = {

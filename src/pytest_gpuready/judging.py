@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
 from pytest_gpuready.acceptance import Acceptance
+from pytest_gpuready.certificate.folded import folded
 from pytest_gpuready.certificate.lines import finding_line, one_line
 from pytest_gpuready.errors import GpuReadyError, OutOfSpec
 from pytest_gpuready.grouped import SHOWN, Group, Said, encode
@@ -18,6 +19,8 @@ from pytest_gpuready.model.units import show
 CLAUSE = pytest.StashKey[Clause]()
 VERDICT = pytest.StashKey[Verdict]()
 BLOCKED = pytest.StashKey[str]()
+NO_ANSWER = "gpuready.no_answer"
+"""The property of a report whose test lacks nothing but the answers of nodes that gave none."""
 SAID = pytest.StashKey[list[Said]]()
 """What a test that stands for several parts came to on each of them."""
 
@@ -27,6 +30,10 @@ _ENDS = (Exception, pytest.skip.Exception, pytest.fail.Exception)
 
 class NotMeasuredError(GpuReadyError):
     """A clause has no measurement on this part; the text is the finding's line."""
+
+
+class NoAnswerError(NotMeasuredError):
+    """All that a test lacks is what nodes would have to say that gave no answer; the text names them."""
 
 
 class Judging:
@@ -90,10 +97,20 @@ class Judging:
                 ends.append((part, end))
             else:
                 said.append(self._said(item, part, None))
-        worst = _worst(ends, all_of_them=len(ends) == len(group.parts))
+        worst = _worst(ends, all_of_them=len(ends) == len(group.parts), silent=self._silent())
         if worst:
             raise worst
         return True
+
+    def _silent(self) -> frozenset[str]:
+        """Nodes that said nothing of themselves: neither system nor driver, nor that they have a GPU."""
+        inventory = self._acceptance.inventory
+        nodes = (node for node in inventory.nodes if node.name in inventory.problems)
+        return frozenset(
+            node.name
+            for node in nodes
+            if not (node.kernel or node.driver or node.cuda or any(slot.gpu for slot in node.slots))
+        )
 
     def before_report(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Write what this phase of a clause test said into the item's properties, before its report is made."""
@@ -115,6 +132,8 @@ class Judging:
                 ("gpuready.part", about.name),
                 ("gpuready.cells", encode(each)),
             ]
+            if isinstance(end, NoAnswerError):
+                properties.append((NO_ANSWER, str(end)))
         else:
             if excinfo is None and (call.when != "call" or verdict is None):
                 return
@@ -218,8 +237,13 @@ def _no_verdict(item: pytest.Item) -> str:
     return f"{item.stash[CLAUSE].id}: expected a verdict, found none; the test returned without require"
 
 
-def _worst(ends: list[tuple[Part, BaseException]], *, all_of_them: bool) -> BaseException | None:
-    """How a test ends that ended so on its parts: broken, out of spec, not measured, or skipped on all of them."""
+def _worst(
+    ends: list[tuple[Part, BaseException]], *, all_of_them: bool, silent: Collection[str]
+) -> BaseException | None:
+    """How a test ends that ended so on its parts: broken, out of spec, not measured, or skipped on all of them.
+
+    Nodes that gave no answer are named and not more: why they did not is no finding of this clause.
+    """
     skipped = [end for _, end in ends if isinstance(end, pytest.skip.Exception)]
     out = [str(end) for _, end in ends if isinstance(end, OutOfSpec)]
     # A node that was not reached says the same of all its parts: once is enough.
@@ -230,6 +254,13 @@ def _worst(ends: list[tuple[Part, BaseException]], *, all_of_them: bool) -> Base
         return broken
     if not out and not unmeasured:
         return skipped[0] if all_of_them else None
-    lines = [*out, *reversed(unmeasured.values())]
-    text = "\n".join([*lines[:SHOWN], *([f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else [])])
-    return OutOfSpec(text) if out else NotMeasuredError(text)
+    quiet = [node for node in reversed(unmeasured) if node in silent]
+    lines = [*out, *(said for node, said in reversed(unmeasured.items()) if node not in silent)]
+    told = [*lines[:SHOWN], *([f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else [])]
+    if quiet:
+        count = f", {len(quiet)} nodes" if len(quiet) > 1 else ""
+        told.append(f"no answer: {folded(quiet, SHOWN)}{count}; see the certificate")
+    text = "\n".join(told)
+    if out:
+        return OutOfSpec(text)
+    return NotMeasuredError(text) if lines else NoAnswerError(text)

@@ -6,6 +6,7 @@ import pytest
 
 from pytest_gpuready.certificate.html import render
 from pytest_gpuready.certificate.lines import action_text, finding_line
+from pytest_gpuready.certificate.page import sentence
 from pytest_gpuready.model import Clause, Inventory, Node, Outcome, Part, Problem, ProblemKind, Verdict
 from pytest_gpuready.parse.dcgm_errors import ERRORS, UNMEASURED
 from pytest_gpuready.parse.dcgm_reasons import _REASONS
@@ -86,3 +87,18 @@ def test_a_missing_plug_in_names_its_package(tmp_path) -> None:
     (node,) = parts(certificate, "DCGM-4")
     assert node.reason.endswith("found none; which tests have a plug-in shows when each runs")
     assert node.action == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("python -m pytest --gpuready-out x -m level1", "python -m pytest --gpuready-out x -m level1"),
+        ("python -m pytest_gpuready.agent node: found nothing", "python -m pytest_gpuready.agent node: found nothing."),
+        ("scontrol -o show node: no such node", "scontrol -o show node: no such node."),
+        ("reset GPU 3; run again", "Reset GPU 3; run again."),
+        ("power - as it is set", "Power - as it is set."),
+    ],
+)
+def test_a_command_keeps_its_small_letter(line: str, said: str) -> None:
+    """A sentence may begin with a command; a command alone has no full stop either."""
+    assert sentence(line) == said

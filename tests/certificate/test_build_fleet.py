@@ -152,7 +152,7 @@ def test_a_silent_node_is_no_fault_of_its_gpus() -> None:
     quiet = [part for (_, name), part in cells(certificate).items() if name.startswith("node4")]
     assert {part.outcome for part in quiet} == {"NOT MEASURED"}
     assert {part.reason for part in quiet} == {SILENCE}
-    assert {part.action for part in quiet} == {"see why node4 gave no answer; nobody has looked at its GPUs"}
+    assert {part.action for part in quiet} == {"see why node4 was not measured; nobody has looked at its GPUs"}
     assert not any(part.line for part in quiet)
     assert certificate.why == ["node4 gave no answer: expected a login within 10 s, found none; see that it is up"]
     assert certificate.nodes[3].why == ["no answer: expected a login within 10 s, found none; see that it is up"]

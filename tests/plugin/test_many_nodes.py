@@ -114,6 +114,19 @@ def test_a_bad_node_costs_only_itself(accept: Accept, monkeypatch: pytest.Monkey
     assert {name for name in names if "PASS" in said_of(run, name)["GPU-1"]} == set(names) - set(bad)
 
 
+def test_a_node_without_an_answer_is_one_block(accept: Accept) -> None:
+    """A clause that lacks nothing but its answer is counted and has one short line; why it gave none is said once."""
+    record(accept.path / "nodes", node02=lambda _result: None)
+    run = accept(*LEVEL1, "-rA", "-v")
+    assert (run.code, run.status) == (20, "INCOMPLETE")
+    said = run.result.stdout.str()
+    assert not re.search("^_+ test_", said, re.MULTILINE)
+    assert len(re.findall(r"^_+ no answer \[node02\] _+$", said, re.MULTILINE)) == 1
+    assert re.search("test_present\\[node02\\] NO ANSWER", said)
+    clauses = len([c for c in said_of(run, "node02").values() if "NOT MEASURED" in c])
+    assert run.result.parseoutcomes()["unanswered"] + run.result.parseoutcomes().get("xfailed", 0) >= clauses
+
+
 def called(change: Change, name: str, result: CommandResult) -> CommandResult | None:
     """A change that is written for node03, on another node."""
     as_03 = dataclasses.replace(result, stdout=result.stdout.replace(f'"{name}"', '"node03"'))

@@ -440,6 +440,16 @@ def test_topology_with_a_missing_peer() -> None:
     problem(read(document(gpu(0), lost={"1": "GpuIsLost"}), node()), "nvlink.topology")
 
 
+def test_a_gpu_whose_peers_are_lost_is_not_to_blame() -> None:
+    """What to do about it is to be done to the peers that do not answer, and they are named."""
+    pair = problem(read(document(gpu(0), lost={"1": "GpuIsLost"}), node()), "nvlink.topology")
+    assert pair.says == "node01 GPU 0: its only peer, GPU 1, does not answer; begin with GPU-1 on GPU 1"
+    assert pair.advice == "begin with GPU-1 on GPU 1"
+    last = read(document(gpu(2, 4), lost={"1": "GpuIsLost"}), node(4))
+    said = problem(last, "nvlink.topology", "node01/gpu2")
+    assert said.says == "node01 GPU 2: none of its 3 peers answers; begin with GPU-1 on each of them"
+
+
 def test_unreadable_links_cost_only_their_gpu() -> None:
     """A GPU whose link states cannot be read is not measured; its peers are compared among themselves."""
     mute = [link(n, active=None, errors={"active": "Unknown"}) for n in range(18)]

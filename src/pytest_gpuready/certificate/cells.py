@@ -142,7 +142,7 @@ class _Cells:
         finding = outcome in _FINDINGS
         line = action = ""
         if unseen:
-            action = self._line(f"see why {part.node} gave no answer; nobody has looked at its GPUs")
+            action = self._line(f"see why {part.node} was not measured; nobody has looked at its GPUs")
         elif finding:
             stands = verdict
             if (outcome, reason) != (verdict.outcome, verdict.reason):

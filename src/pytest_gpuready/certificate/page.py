@@ -5,6 +5,7 @@ No HTML in here and no decisions about verdicts: the outcome of every cell is th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ ROWS_AT_MOST = 12
 FINDINGS_AT_MOST = 12
 """Findings told in full under the verdict. Up to so many, paper does not tell them again."""
 COMMANDS = ("pytest", "gpuready", "nvidia-smi", "dcgmi", "make")
+_OPTION = re.compile(r"--?[A-Za-z]")
+_PROSE = re.compile(r"[,;:] ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,15 +137,17 @@ def first_step(action: str) -> tuple[str, str]:
 def sentence(text: str, keep: Collection[str] = ()) -> str:
     """A line as a sentence: first letter large, full stop at the end; a command stays as it is typed.
 
-    `keep` are names (of nodes) that are never changed; neither are folded ones, node[01-12].
+    `keep` are names (of nodes) that are never changed; neither are folded ones, node[01-12]. A sentence that begins
+    with a command, `python -m pytest_gpuready.agent ..: found nothing`, keeps its small letter.
     """
     text = text.strip()
     if not text:
         return ""
-    word = text.split()[0]
-    if word in COMMANDS:
+    word, *others = text.split(maxsplit=2)
+    typed = bool(others) and _OPTION.match(others[0]) is not None
+    if word in COMMANDS or (typed and not _PROSE.search(text)):
         return text
-    if word.rstrip(":,;") not in keep and "[" not in word:
+    if not typed and word.rstrip(":,;") not in keep and "[" not in word:
         text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."
 

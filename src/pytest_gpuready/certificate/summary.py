@@ -161,7 +161,9 @@ def _fail_text(clause: ClauseEntry, part: PartEntry) -> str:
     value = part.shown + (f" {clause.unit}" if clause.unit and part.shown else "")
     if part.detail and _is_count(clause, part):
         value += f" ({_cut(part.detail, DETAIL_AT_MOST)})"
-    said = f"{name} {value}, expected {limit}" if value and limit else name
+    found = value if words.number(part.value) is not None else f"found {value}"
+    colon = "" if found is value else ":"
+    said = f"{name}{colon} {found}, expected {limit}" if value and limit else name
     return said + (f" ({part.reason})" if part.reason and part.reason not in said else "")
 
 

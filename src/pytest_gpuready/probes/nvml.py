@@ -84,7 +84,11 @@ def nvml_answers(node: Node, document: NvmlDoc, seen: tuple[str, ...]) -> list[A
             answers += [not_measured(m, slot.part, says, seen) for m in (*READINGS, TOPOLOGY)]
             continue
         answers += [_reading(metric, slot.part, gpu, document, seen) for metric in READINGS]
-        answers.append(_answer(TOPOLOGY, slot.part, links[slot.bdf], document, seen))
+        alone = _alone(node, slot) if len(expected) == 1 else ""
+        if alone and isinstance(links[slot.bdf], Unread):
+            answers.append(not_measured(TOPOLOGY, slot.part, alone, seen))
+        else:
+            answers.append(_answer(TOPOLOGY, slot.part, links[slot.bdf], document, seen))
     return answers
 
 
@@ -119,6 +123,15 @@ def _why_silent(slot: Slot, document: NvmlDoc) -> str:
 
 def _missing(slot: Slot, document: NvmlDoc) -> str:
     return f"{slot.part.label} is missing from NVML ({_why_silent(slot, document)}); begin with gpu.present"
+
+
+def _alone(node: Node, slot: Slot) -> str:
+    """Why a GPU that answers has no peer to have links to: no fault of its own. "" where none is expected."""
+    peers = [f"GPU {other.part.index}" for other in node.slots if other.part != slot.part]
+    if len(peers) < 2:
+        peer = peers[0] if peers else ""
+        return f"{slot.part.label}: its only peer, {peer}, does not answer; begin with GPU-1 on {peer}" if peer else ""
+    return f"{slot.part.label}: none of its {len(peers)} peers answers; begin with GPU-1 on each of them"
 
 
 def _reading(metric: str, part: Part, gpu: GpuDoc, document: NvmlDoc, seen: tuple[str, ...]) -> Answer:
