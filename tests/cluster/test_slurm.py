@@ -443,8 +443,8 @@ from pytest_gpuready.model import Command
 from pytest_gpuready.transport.slurm import Slurm
 from pytest_gpuready.parse.hostlist import expand
 
-level, _, transport, _, nodes, *rest = sys.argv[2:]
-assert (level, transport) == ("level1", "slurm"), sys.argv
+suites, (level, _, transport, _, nodes, *rest) = sys.argv[1:4], sys.argv[4:]
+assert (*suites, level, transport) == ("--pyargs", "pytest_gpuready.suites", "-m", "level1", "slurm"), sys.argv
 asked = [Command(node=node, argv=("sh", "-c", "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"), timeout_s=60)
          for node in expand(nodes)]
 for command, outcome in Slurm(python=sys.executable).run_many(asked):
