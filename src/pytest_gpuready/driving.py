@@ -266,11 +266,12 @@ class Driving:
             self._records[clause, name].append(broken if report.when == "teardown" else record)
 
     def pytest_report_teststatus(
-        self, report: pytest.TestReport
+        self, report: pytest.CollectReport | pytest.TestReport
     ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
         """A test that lacks only the answers of nodes that gave none has no block of its own: `_blocks` has one for
         all of them."""
-        if report.failed and any(name == NO_ANSWER for name, _ in report.user_properties):
+        said = report.user_properties if isinstance(report, pytest.TestReport) and report.failed else ()
+        if any(name == NO_ANSWER for name, _ in said):
             return "unanswered", "u", ("NO ANSWER", {"yellow": True})
         return None
 
