@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -288,7 +289,7 @@ class Acceptance:
             probes=self._probes,
             anew=settings.record is not None,
         )
-        self._assume(*_continued(self.run))
+        self._assume(*_continued(self.run, [node.name for node in self.inventory.nodes]))
         if not settings.only_collected:
             self.conclude({}, finished=False)
 
@@ -340,10 +341,18 @@ class Acceptance:
         )
 
 
-def _continued(run: Run) -> list[str]:
-    """What is measured again in a continued run, to be printed beside the assumptions."""
+def _continued(run: Run, names: Sequence[str]) -> list[str]:
+    """What is measured again in a continued run of these nodes, to be printed beside the assumptions."""
     said = []
     again = run.measured_again
+    if len(names) > 1 and (again or run.renewed):
+        touched = {re.sub("_gpu[0-9]+$", "", key.partition("@")[2]) for key in again}
+        partly = [name for name in names if name in touched and name not in run.renewed]
+        kept = [name for name in names if name not in touched and name not in run.renewed]
+        said += [f"{fold(kept)} kept"] if kept else []
+        said += [f"{fold(run.renewed)} measured anew (not reached, rebooted or changed)"] if run.renewed else []
+        said += [f"of {fold(partly)} what proved nothing measured again"] if partly else []
+        return [f"continued: {', '.join(said)}"] if said else []
     if again:
         what = ", ".join(again) if len(again) <= FEW else f"{len(again)} measurements"
         said.append(f"continued: {what} measured again; the earlier attempt proved nothing and stays in the evidence")

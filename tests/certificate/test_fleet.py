@@ -12,13 +12,17 @@ import msgspec
 import pytest
 from lxml import etree
 
-from pytest_gpuready.certificate.document import Certificate
+from pytest_gpuready.certificate import facts
+from pytest_gpuready.certificate.document import Certificate, PartEntry
+from pytest_gpuready.certificate.folded import natural
 from pytest_gpuready.certificate.html import render
 from pytest_gpuready.certificate.junit import junit
 from pytest_gpuready.certificate.opening import header_lines
 from pytest_gpuready.certificate.outliers import spreads
 from pytest_gpuready.certificate.rule import by_reason
 from pytest_gpuready.certificate.summary import summary_lines
+from pytest_gpuready.certificate.tables import ids_text
+from pytest_gpuready.certificate.written import canonical_chunks, json_bytes
 from pytest_gpuready.model import Inventory, Node, Part, Slot
 from pytest_gpuready.profiles import load
 from tests.certificate import samples
@@ -199,6 +203,105 @@ def test_the_page_is_bounded() -> None:
     said = text(lxml.html.document_fromstring(html))
     assert "96 more nodes that are not accepted: their findings stand in certificate.json" in said
     assert "8 450 cells have no room on a page" in said
+
+
+def quiet_node() -> Certificate:
+    """Three nodes of four GPUs of which the second gave no answer."""
+    return samples.fleet(3, 4, silent=("node02",))
+
+
+def test_the_clauses_table_says_once_why_a_node_has_no_values() -> None:
+    """A row says how many parts have a value and on which node none has; the reason stands above all tables."""
+    certificate = quiet_node()
+    page = page_of(certificate)
+    why = next(node.problem.partition(": ")[2] for node in certificate.nodes if node.name == "node02")
+    above = page.get_element_by_id("clauses").getnext().getnext()
+    assert text(above) == f"Nothing was measured on node02: {why}."
+    tables = page.find_class("clauses")
+    rows = [text(cell) for table in tables for cell in table.xpath(".//td[@data-l='measured, worst']")]
+    assert sum("none on node02" in said for said in rows) > 20
+    assert [said for said in rows if why in said and said[0].isdigit()] == []
+    assert "NOT MEASURED" in text(page.find_class("not")[0])
+    assert "on node02 and all 4 GPUs" in text(page.find_class("not")[0])
+
+
+def test_no_table_of_numbers_where_nothing_differs() -> None:
+    """Clauses that come to one word on every part, for reasons that name the node, need no table of numbers."""
+    certificate = samples.fleet(3, 1)
+    suites = [
+        msgspec.structs.replace(
+            suite,
+            clauses=[
+                msgspec.structs.replace(
+                    c,
+                    parts=[
+                        PartEntry(part=p.part, outcome="NOT APPLICABLE", reason=f"{p.node} has none") for p in c.parts
+                    ],
+                )
+                for c in suite.clauses
+            ],
+        )
+        for suite in certificate.suites
+    ]
+    page = page_of(msgspec.structs.replace(certificate, suites=suites))
+    assert [text(one) for one in page.iter("summary") if text(one).startswith("Numbers behind: clauses")] == []
+
+
+def test_a_rack_stands_beside_the_serial() -> None:
+    """On the page and in the JSON; where nobody named one it is left out of both."""
+    plain = samples.four()
+    assert b'"rack"' not in json_bytes(plain)
+    nodes = [msgspec.structs.replace(node, rack="R12", system_serial="S7") for node in plain.nodes]
+    racked = msgspec.structs.replace(plain, nodes=nodes)
+    written = json_bytes(racked)
+    assert written.count(b'"rack": "R12"') == 4
+    assert msgspec.json.decode(written, type=Certificate) == racked
+    assert b"".join(canonical_chunks(racked)) == msgspec.json.encode(racked, order="deterministic")
+    assert b"".join(canonical_chunks(plain)) == msgspec.json.encode(plain, order="deterministic")
+    assert "rack R12, serial S7" in text(page_of(racked).find_class("node")[0].find("h3"))
+    assert ", rack R12, serial S7" in facts.facts(msgspec.structs.replace(racked, nodes=nodes[:1]))[0][1]
+
+
+def test_what_a_run_continues_is_not_assumed() -> None:
+    """It has a title of its own beside what is assumed."""
+    lines = ["continued: node[01-02] kept, node[03-04] measured anew", "node[01-04]: no DCGM"]
+    page = page_of(msgspec.structs.replace(samples.four(), assumptions=lines))
+    said = text(page.find_class("not")[0])
+    assert "Continued" in said
+    assert "continued: node" not in said
+    header = header_lines(
+        load("h200-sxm"),
+        Inventory(nodes=(Node(name="node01", slots=()), Node(name="node02", slots=())), assumptions=tuple(lines)),
+        1,
+        basis=("hardware", ""),
+        seen=(0, 0),
+        long_s=0.0,
+        where="out x/ (continued)",
+        moved_to="",
+    )
+    assert header[3:] == [lines[0], f"assumed: {lines[1]}", "out x/ (continued)"]
+
+
+def test_names_stand_in_the_order_of_their_numbers() -> None:
+    """As people count: gpuw2 before gpuw10, PCIE-20 before PCIE-21; suites stay in the order of the profile."""
+    assert sorted(["gpuw10", "gpuw9", "gpuw02", "gpuw2", "a"], key=natural) == [
+        "a",
+        "gpuw02",
+        "gpuw2",
+        "gpuw9",
+        "gpuw10",
+    ]
+    assert ids_text(["PCIE-19", "PCIE-21", "PCIE-20", "GPU-3", "GPU-1"]) == "PCIE-19 to PCIE-21, GPU-1, GPU-3"
+
+
+def test_a_gpu_without_a_name_is_missing_from_the_count() -> None:
+    """A GPU that is on the bus and lost to NVML is one of those expected, and not one of that model."""
+    certificate = samples.fleet(2, 4)
+    lost = msgspec.structs.replace(certificate.nodes[0].gpus[2], name="", memory_mib=0)
+    gpus = [lost if gpu.part == lost.part else gpu for gpu in certificate.nodes[0].gpus]
+    nodes = [msgspec.structs.replace(certificate.nodes[0], gpus=gpus), certificate.nodes[1]]
+    said = facts.hardware_text(msgspec.structs.replace(certificate, nodes=nodes))
+    assert said.startswith("7 of 8\u00a0\u00d7\u00a0")
 
 
 # --- the terminal ------------------------------------------------------------------------------------------------

@@ -277,7 +277,8 @@ def test_a_run_is_continued_node_by_node(accept: Accept) -> None:
     record(accept.path / "nodes", node04=lambda _result: None)
     second = accept(*LEVEL1)
     said = [line for line in second.certificate["assumptions"] if line.startswith("continued:")]
-    assert any("node[03-04] not as before" in line for line in said)
+    assert said == ["continued: node[01-02] kept, node[03-04] measured anew (not reached, rebooted or changed)"]
+    assert any(line.startswith("gpuready: continued: node[01-02] kept") for line in second.result.stdout.lines)
     assert judged(second) == {
         "node01": "ACCEPTED",
         "node02": "REJECTED",

@@ -167,12 +167,20 @@ class NodeEntry(Doc, frozen=True, kw_only=True):
     """What the machine calls itself; `name` is what the site file calls it."""
     system: str = ""
     system_serial: str = ""
+    rack: str | msgspec.UnsetType = msgspec.UNSET
+    """Left out where nobody said in which rack it stands."""
     kernel: str = ""
     boot_id: str = ""
     driver: str = ""
     cuda: str = ""
     virtual: str = ""
     gpus: list[GpuEntry]
+
+    @property
+    def place(self) -> str:
+        """What finds the machine in the room: "rack R12, serial 4711"; "" where neither is known."""
+        serial = f"serial {self.system_serial}" if self.system_serial else ""
+        return ", ".join(filter(None, (f"rack {self.rack}" if self.rack else "", serial)))
 
 
 class ProfileEntry(Doc, frozen=True, kw_only=True):

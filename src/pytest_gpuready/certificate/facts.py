@@ -40,7 +40,9 @@ def hardware_text(certificate: Certificate) -> str:
     for name, mib in models[:3]:
         count = sum((gpu.name, gpu.memory_mib) == (name, mib) for gpu in gpus)
         memory = f", {words.grouped(mib)}{NBSP}MiB" if mib else ""
-        said.append(f"{count}{NBSP}\u00d7{NBSP}{words.clean(name, 60)}{memory}")
+        short = len(models) == 1 and count < len(gpus) == sum(gpu.present for gpu in gpus)
+        of_all = f" of {len(gpus)}" if short else ""
+        said.append(f"{count}{of_all}{NBSP}\u00d7{NBSP}{words.clean(name, 60)}{memory}")
     present = sum(gpu.present for gpu in gpus)
     if present < len(gpus):
         said.append(f"{present} of {len(gpus)} expected GPUs found")
@@ -64,7 +66,7 @@ def measured(certificate: Certificate) -> str:
 def facts(certificate: Certificate) -> Pairs:
     """Who, what and when, in the order of reading; only what somebody stated."""
     node = certificate.nodes[0] if len(certificate.nodes) == 1 else None
-    serial = f", serial {words.clean(node.system_serial, 60)}" if node and node.system_serial else ""
+    serial = f", {words.clean(node.place, 120)}" if node and node.place else ""
     site, profile = certificate.site, certificate.profile
     replay = certificate.basis == "replay"
     name = nodes_text(certificate) + _own_names(certificate.nodes) + serial
@@ -107,6 +109,7 @@ def environment(certificate: Certificate) -> tuple[list[tuple[NodeEntry, Pairs]]
             ("Calls itself", node.host),
             ("System", node.system),
             ("System serial", node.system_serial),
+            ("Rack", node.rack or ""),
             ("Kernel", node.kernel),
             ("Driver", node.driver),
             ("CUDA", node.cuda),

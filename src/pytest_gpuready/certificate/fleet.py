@@ -70,6 +70,11 @@ class NodeFindings:
     leads: tuple[tuple[Finding, tuple[Finding, ...]], ...]
     more: int
 
+    @property
+    def gpus(self) -> dict[str, int]:
+        """How many GPUs the node has, by its name."""
+        return {self.node.name: len(self.node.gpus)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
@@ -121,7 +126,7 @@ def fleet(certificate: Certificate, found: list[Finding], spreads: Sequence[Spre
         for node in listed
     ]
     leads = [pair for pair in led(found) if pair[0].worst.node not in silent]
-    worst, more = _worst(leads, anchors)
+    worst, more = _worst(leads, anchors, {node.name: len(node.gpus) for node in certificate.nodes})
     return Fleet(
         verdicts=_verdicts(certificate, silent),
         worst=worst,
@@ -184,7 +189,7 @@ def _unanswered(certificate: Certificate) -> tuple[tuple[str, int, str], ...]:
 
 
 def _worst(
-    leads: Sequence[tuple[Finding, tuple[Finding, ...]]], anchors: dict[str, str]
+    leads: Sequence[tuple[Finding, tuple[Finding, ...]]], anchors: dict[str, str], gpus: dict[str, int]
 ) -> tuple[tuple[Worst, ...], int]:
     """The rows, and how many more there would be."""
     rows: list[Worst] = []
@@ -197,17 +202,25 @@ def _worst(
         groups = [[*cells] for cells in nodes.values()] if len(nodes) <= SPLIT_AT_MOST else [list(finding.cells)]
         for cells in groups:
             own = Finding(outcome=finding.outcome, cells=tuple(cells), cause=finding.cause, follows=finding.follows)
-            rows.append(_row(own, followers, list(dict.fromkeys(part.node for _, part in cells)), anchors))
+            rows.append(_row(own, followers, list(dict.fromkeys(part.node for _, part in cells)), anchors, gpus))
     return tuple(rows), 0
 
 
-def _row(finding: Finding, followers: Sequence[Finding], nodes: list[str], anchors: dict[str, str]) -> Worst:
+def _row(
+    finding: Finding, followers: Sequence[Finding], nodes: list[str], anchors: dict[str, str], gpus: dict[str, int]
+) -> Worst:
     worst = finding.worst
     alone = len(nodes) == 1
     parts = finding.parts
     whole = all(words.split_part(part)[1] < 0 for part in parts)
     indices = {words.split_part(part)[1] for part in parts}
-    who = "whole node" if whole else words.parts_text(parts, False) if alone else words.count_text(len(parts), "part")
+    who = (
+        "whole node"
+        if whole
+        else words.parts_text(parts, False, gpus=gpus)
+        if alone
+        else words.count_text(len(parts), "part")
+    )
     if len(indices) == 1 and not alone and not whole:
         who = f"GPU{words.NBSP}{indices.pop()} of each"
     notes = []

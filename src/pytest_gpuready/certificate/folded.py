@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+_PIECE = re.compile(r"([^0-9]*)([0-9]*)")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})([^0-9]*)", re.DOTALL)
 
 
@@ -31,6 +32,12 @@ def folded(names: Iterable[str], at_most: int = 0) -> str:
         if kept:
             words.append(before if width < 0 else f"{before}{_bracketed(kept, width)}{after}")
     return ",".join(words) + (f" and {left} more" if left else "")
+
+
+def natural(name: str) -> tuple[tuple[str, int, str], ...]:
+    """The key by which people sort names: gpu2 before gpu10."""
+    found = (m.groups() for m in _PIECE.finditer(name))
+    return tuple((text, len(digits.lstrip("0")), digits.lstrip("0") + digits) for text, digits in found)
 
 
 def folded_lines(lines: Iterable[str], names: Iterable[str]) -> list[str]:

@@ -106,6 +106,7 @@ def _context(
         "not_covered": uncovered.not_covered(certificate, many),
         "exclusions": uncovered.exclusions(certificate),
         "failing": failing,
+        "silent": frozenset(node.name for node in certificate.nodes if many and not node.answered),
         "files": {entry.sha256: entry.file for entry in certificate.evidence},
         "gpu_tables": [tables.gpu_table(node) for node in certificate.nodes] if whole else [],
         "suites": suites,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.certificate.document import GpuEntry, NodeEntry
+from pytest_gpuready.certificate.folded import natural
 from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.inventory import NodeFound
 from pytest_gpuready.model import Measurement, Part, Slot
@@ -13,13 +16,17 @@ from pytest_gpuready.model.units import show
 
 
 def node_entries(findings: Findings, docs: Mapping[str, NodeFound]) -> list[NodeEntry]:
-    """Every expected node with every expected GPU, present or not; `docs` are what the nodes answered."""
-    return [
+    """Every expected node with every expected GPU, present or not, in the order of their names.
+
+    `docs` are what the nodes answered.
+    """
+    entries = [
         NodeEntry(
             name=node.name,
             host=one_line(_host(docs.get(node.name))),
             system=one_line(node.system),
             system_serial=one_line(node.system_serial),
+            rack=one_line(node.rack) or msgspec.UNSET,
             kernel=one_line(node.kernel),
             boot_id=one_line(node.boot_id),
             driver=one_line(node.driver),
@@ -31,6 +38,7 @@ def node_entries(findings: Findings, docs: Mapping[str, NodeFound]) -> list[Node
         )
         for node in findings.inventory.nodes
     ]
+    return sorted(entries, key=lambda entry: natural(entry.name))
 
 
 def _gpu(findings: Findings, slot: Slot, nvlinks: str) -> GpuEntry:

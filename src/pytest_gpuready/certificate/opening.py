@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pytest_gpuready.certificate.folded import folded, folded_lines
+from pytest_gpuready.certificate.uncovered import CONTINUED
 from pytest_gpuready.inventory import NodeFound, applies
 from pytest_gpuready.model import Inventory, Node, Profile
 from pytest_gpuready.probes import Probe
@@ -81,13 +82,14 @@ def _incomplete(inventory: Inventory) -> list[str]:
 def _assumed(inventory: Inventory) -> list[str]:
     """What is assumed; of several nodes what they have in common once, and not more than a few lines."""
     lines = folded_lines(inventory.assumptions, (node.name for node in inventory.nodes))
-    if len(inventory.nodes) == 1 or len(lines) <= ASSUMED_AT_MOST:
+    if len(inventory.nodes) == 1:
         return [f"assumed: {text}" for text in lines]
-    more = len(lines) - ASSUMED_AT_MOST
-    return [
-        *(f"assumed: {text}" for text in lines[:ASSUMED_AT_MOST]),
-        f"and {more} more assumptions, on the certificate",
-    ]
+    continued = [text for text in lines if text.startswith(CONTINUED)]
+    lines = [text for text in lines if text not in continued]
+    told = [f"assumed: {text}" for text in lines[:ASSUMED_AT_MOST]]
+    if len(lines) > ASSUMED_AT_MOST:
+        told.append(f"and {len(lines) - ASSUMED_AT_MOST} more assumptions, on the certificate")
+    return [*continued, *told]
 
 
 def seen(*found: NodeFound) -> tuple[int, int]:

@@ -6,7 +6,7 @@ No HTML in here and no decisions about verdicts: the outcome of every cell is th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pytest_gpuready.certificate import words
@@ -175,10 +175,10 @@ def fail_text(finding: Finding) -> str:
     return f"{name}: {value}, limit {words.limit_text(clause)}"
 
 
-def finding_title(finding: Finding, many: bool) -> str:
-    """The large line of a finding: parts first, then what was found."""
+def finding_title(finding: Finding, many: bool, gpus: Mapping[str, int] | None = None) -> str:
+    """The large line of a finding: parts first, then what was found; `gpus` as in `words.parts_text`."""
     clause = finding.clause
-    who = words.parts_text(finding.parts, many)
+    who = words.parts_text(finding.parts, many, gpus=gpus)
     if finding.outcome == "FAIL":
         return f"{who}: {fail_text(finding)}"
     if len(finding.clause_ids) == 1:

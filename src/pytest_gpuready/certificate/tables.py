@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pytest_gpuready.certificate import words
 from pytest_gpuready.certificate.document import ClauseEntry, GpuEntry, NodeEntry, PartEntry, SuiteEntry
+from pytest_gpuready.certificate.folded import folded, natural
 from pytest_gpuready.certificate.plots import has_bullet, has_strip
 
 COLUMNS = 8
@@ -46,7 +47,8 @@ def row(clause: ClauseEntry, many: bool, *, headline: bool = False) -> Row:
     parts = clause.parts
     counts = Counter(map(words.said, parts))
     outcome = min(counts, key=words.rank, default="NOT TESTED")
-    same = len({(words.said(p), p.shown, p.detail, p.reason) for p in parts}) <= 1
+    # Of several nodes a reason names the node: what the table of numbers would show is the word and the value.
+    same = len({(words.said(p), p.shown, *(() if many else (p.detail, p.reason))) for p in parts}) <= 1
     worst = _worst(clause, outcome)
     figure = "" if len(parts) < 2 else "boxes"
     if headline and has_bullet(clause):
@@ -91,7 +93,8 @@ def _measured(clause: ClauseEntry, worst: PartEntry | None, figure: str, many: b
     who = words.part_text(worst.part, many)
     if not worst.shown or len(parts) == 1:
         alone = value, unit, words.typo(words.clean(worst.detail or worst.conditions, 120))
-        return alone if worst.shown else (f"{len(with_value)} of {len(parts)}", "", f"{who}: no value")
+        none = f"none on {_lacking(parts)}" if many else f"{who}: no value"
+        return alone if worst.shown else (f"{len(with_value)} of {len(parts)}", "", none)
     if equal:
         return value, unit, f"on {len(parts)} of {len(parts)}"
     if words.number(worst.value) is None and worst.outcome == "FAIL":
@@ -108,10 +111,23 @@ def _measured(clause: ClauseEntry, worst: PartEntry | None, figure: str, many: b
     return value, unit, f"{who}, median {median}" if median else f"{who}; others differ"
 
 
+def _lacking(parts: Sequence[PartEntry]) -> str:
+    """The parts without a value: whole nodes folded, others by their names."""
+    have = {part.node for part in parts if part.shown}
+    whole = list(dict.fromkeys(part.node for part in parts if part.node not in have))
+    single = [part.part for part in parts if not part.shown and part.node in have]
+    told = [words.clean(folded(whole, 6), 200)] if whole else []
+    return words.listed([*told, *([words.parts_text(single, True, 3)] if single else [])])
+
+
 def ids_text(ids: Sequence[str], at_most: int = 0) -> str:
-    """Clause ids in few words, runs folded: GPU-1 to GPU-4, PCIE-7; all of them, or `at_most` runs and a count."""
+    """Clause ids in few words, runs folded: GPU-1 to GPU-4, PCIE-7; all of them, or `at_most` runs and a count.
+
+    Those of one suite stand in the order of their numbers, the suites in the order in which they come.
+    """
     runs: list[list[str]] = []
-    for one in ids:
+    suites = {stem: place for place, stem in enumerate(dict.fromkeys(one.rpartition("-")[0] for one in ids))}
+    for one in sorted(ids, key=lambda one: (suites[one.rpartition("-")[0]], natural(one))):
         stem, dash, tail = one.rpartition("-")
         last = runs[-1][-1].rpartition("-") if runs else ("", "", "")
         follows = dash and tail.isdigit() and last[2].isdigit() and last[0] == stem and int(tail) == int(last[2]) + 1

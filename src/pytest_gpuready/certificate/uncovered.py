@@ -12,6 +12,8 @@ from pytest_gpuready.certificate.rule import of_any
 from pytest_gpuready.certificate.tables import ids_text
 
 LIST_AT_MOST = 8
+CONTINUED = "continued: "
+"""How the line begins that says what a run kept of an earlier one: it assumes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +51,12 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
             shown = tuple(entries[:LIST_AT_MOST])
             groups.append(Uncovered(title=title, entries=shown, more=len(entries) - len(shown), told=found and few))
 
+    gpus = {node.name: len(node.gpus) for node in certificate.nodes} if many else None
+
     def folded(outcome: str) -> list[tuple[str, str, str]]:
         entries = []
         for finding in by_outcome(certificate, outcome):
-            who = "" if outcome == "NOT TESTED" else f" on {words.parts_text(finding.parts, many, 4)}"
+            who = "" if outcome == "NOT TESTED" else f" on {words.parts_text(finding.parts, many, 4, gpus)}"
             reason = of_any(finding.reason, finding.worst.node) if many else finding.reason
             entries.append((outcome, ids_text(finding.clause_ids) + who, sentence(reason, names)))
         return entries
@@ -85,7 +89,9 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
     observed = _by_reason(certificate, "OBSERVED")
     add("Observed without a limit", [("", ids, text or "No promise, no pass.") for ids, text in observed])
     add("Not applicable", [("", ids, text) for ids, text in _by_reason(certificate, "NOT APPLICABLE")])
-    add("Assumed", [("", "", sentence(text, names)) for text in certificate.assumptions])
+    continued = [text for text in certificate.assumptions if many and text.startswith(CONTINUED)]
+    add("Continued", [("", "", sentence(text.removeprefix(CONTINUED), names)) for text in continued])
+    add("Assumed", [("", "", sentence(text, names)) for text in certificate.assumptions if text not in continued])
     return groups
 
 

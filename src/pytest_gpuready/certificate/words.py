@@ -11,7 +11,7 @@ import functools
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -251,10 +251,17 @@ def part_text(part: str, many: bool) -> str:
     return f"{clean(node, 60)} GPU{NBSP}{index}" if many else f"GPU{NBSP}{index}"
 
 
-def parts_text(parts: Iterable[str], many: bool, at_most: int = 6) -> str:
-    """Several parts in few words: GPU 2, 3 and 5; GPU 0 to 7; node01 GPU 2, node02 GPU 4; 96 parts of node[01-12]."""
+def parts_text(parts: Iterable[str], many: bool, at_most: int = 6, gpus: Mapping[str, int] | None = None) -> str:
+    """Several parts in few words: GPU 2, 3 and 5; GPU 0 to 7; node01 GPU 2, node02 GPU 4; 96 parts of node[01-12].
+
+    With `gpus`, how many GPUs each node has, a node and all of them is told as such.
+    """
     names = list(dict.fromkeys(parts))
     split = [split_part(name) for name in names]
+    count = (gpus or {}).get(split[0][0], 0) if split else 0
+    if count and len(names) == count + 1 and {node for node, _ in split} == {split[0][0]}:
+        who = clean(split[0][0], 60) if many else "the node"
+        return f"{who} and {'its GPU' if count == 1 else f'all {count} GPUs'}"
     if len(names) > 1 and all(index >= 0 for _, index in split) and len({node for node, _ in split}) == 1:
         indices = sorted(index for _, index in split)
         head = f"{clean(split[0][0], 60)} GPU{NBSP}" if many else f"GPU{NBSP}"

@@ -42,6 +42,8 @@ def canonical_chunks(entry: Doc) -> Iterator[bytes]:
     """The canonical form of a document in pieces: what `msgspec.json.encode(.., order="deterministic")` gives whole."""
     for place, (name, written) in enumerate(_names(type(entry))):
         value = getattr(entry, name)
+        if value is msgspec.UNSET:
+            continue
         yield (b"," if place else b"{") + written + b":"
         if isinstance(value, list) and value and isinstance(value[0], _NESTED):
             yield b"["
@@ -58,6 +60,8 @@ def _fields(entry: Doc, line: bytes) -> Iterator[bytes]:
     """An entry, one field a line; `line` is a line end and the indent of its fields."""
     for place, (name, written) in enumerate(_names(type(entry))):
         value = getattr(entry, name)
+        if value is msgspec.UNSET:
+            continue
         yield (b"," if place else b"{") + line + written + b": "
         if not isinstance(value, list) or not value or not isinstance(value[0], Doc):
             yield msgspec.json.format(msgspec.json.encode(value), indent=1).replace(b"\n", line)
