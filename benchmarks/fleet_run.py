@@ -99,7 +99,7 @@ def _as(result: CommandResult, index: int, trouble: str) -> CommandResult:
     if trouble == "garbage":
         text = "\x00\x1b[31m<b>not JSON</b>\n" * 20
     if trouble == "lying":
-        text = text.replace(f'"host":"{name_of(index)}"', f'"host":"{name_of(index + 1)}"')
+        text = re.sub(f'"host": ?"{name_of(index)}"', f'"host":"{name_of(index + 1)}"', text)
     return dataclasses.replace(result, command=dataclasses.replace(result.command, node=name_of(index)), stdout=text)
 
 
