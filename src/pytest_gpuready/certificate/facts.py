@@ -66,7 +66,8 @@ def measured(certificate: Certificate) -> str:
 def facts(certificate: Certificate) -> Pairs:
     """Who, what and when, in the order of reading; only what somebody stated."""
     node = certificate.nodes[0] if len(certificate.nodes) == 1 else None
-    serial = f", {words.clean(node.place, 120)}" if node and node.place else ""
+    rack = f", rack {words.clean(node.rack, 60)}" if node and node.rack else ""
+    serial = f"{rack}, serial {words.clean(node.system_serial, 60)}" if node and node.system_serial else rack
     site, profile = certificate.site, certificate.profile
     replay = certificate.basis == "replay"
     name = nodes_text(certificate) + _own_names(certificate.nodes) + serial
