@@ -201,10 +201,19 @@ def test_a_living_agent_renews_its_record(tmp_path: Path) -> None:
 def test_a_command_waits_for_the_end_of_an_earlier_one_of_its_run(node: Here) -> None:
     """As long as its ticket says; only then it is refused."""
     earlier = take(ticket(node.path), node)
-    timer = threading.Timer(0.1, earlier.end)
+    order = []
+
+    def end() -> None:
+        order.append("the earlier one ended")
+        earlier.end()
+
+    timer = threading.Timer(0.1, end)
     timer.start()
-    take(ticket(node.path, wait_s=20.0), node).end()
+    later = take(ticket(node.path, wait_s=20.0), node)
+    order.append("the later one began")
+    later.end()
     timer.join()
+    assert order == ["the earlier one ended", "the later one began"]
 
 
 def test_probes_without_load_share_the_node_with_their_own_run_alone(node: Here) -> None:

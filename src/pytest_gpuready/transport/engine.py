@@ -7,14 +7,17 @@ end, each with its grace, and what they print until then is heard like the rest;
 from __future__ import annotations
 
 import queue
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.model.command import PYTHON
 from pytest_gpuready.transport import Ended, Interrupted
-from pytest_gpuready.transport.kept import SLACK_S
+from pytest_gpuready.transport.agent_zip import AgentZip
+from pytest_gpuready.transport.kept import ANY_LENGTH, SLACK_S, Request, request
 from pytest_gpuready.transport.local import ENDING, Progress
 
 KILL_S = 3.0
@@ -44,11 +47,56 @@ class Engine(Protocol):
         ...
 
 
+class Threaded:
+    """The half of an engine that others call, from any thread; whoever derives from it says in `_work` what its own
+    thread does."""
+
+    def __init__(self, name: str) -> None:
+        self.ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        self._stop_at: float | None = None
+        self._kill_at: float | None = None
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell all commands to end, from any thread; what has not begun does not."""
+        self._stop_at = self._stop_at or time.monotonic()
+
+    def kill(self) -> None:
+        """End all commands at once, from any thread."""
+        self._kill_at = self._kill_at or time.monotonic()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end. Returns False where it still works."""
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        raise NotImplementedError
+
+
 class Engined:
     """A transport to many nodes; whoever derives from it says in `_open` what runs the commands."""
 
-    def __init__(self, progress: Progress | None) -> None:
-        """`progress` is called from a thread of the transport."""
+    _line_shape = ANY_LENGTH
+
+    def __init__(
+        self,
+        progress: Progress | None,
+        *,
+        python: str,
+        agent: Callable[[], AgentZip],
+        patience_s: float,
+        max_bytes: int,
+        environment: Mapping[str, str] | None,
+    ) -> None:
+        """`progress` is called from a thread of the transport; the rest is how commands are asked of a node."""
+        self._python, self._agent, self._environment = python, agent, dict(environment or {})
+        self._patience_s, self._max_bytes = patience_s, max_bytes
         self._progress: Progress = progress or (lambda _command, _said: None)
         self._running: list[Engine] = []
 
@@ -102,6 +150,21 @@ class Engined:
             for engine in running:
                 engine.kill()
             raise
+
+    def _asked(self, command: Command, requests: dict[tuple[object, ...], Request]) -> Request:
+        """How a node is asked for this command; the same for all that are asked the same, in `requests`."""
+        key = (command.argv, command.timeout_s, command.grace_s)
+        if key not in requests:
+            requests[key] = request(
+                command,
+                python=self._python,
+                agent=self._agent() if command.argv[0] == PYTHON else None,
+                patience_s=self._patience_s,
+                max_bytes=self._max_bytes,
+                environment=self._environment,
+                shape=self._line_shape,
+            )
+        return requests[key]
 
     def _open(self, commands: tuple[Command, ...]) -> tuple[list[Ended], Engine | None, Callable[[], None]]:
         """What cannot run and why; what runs the rest, None where there is none; and how it is started."""

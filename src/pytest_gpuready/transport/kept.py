@@ -40,6 +40,9 @@ NOISE_BYTES = 262_144
 SSH_FAILED = 255
 """What ssh itself exits with where there is no connection, or no longer."""
 
+ANY_LENGTH = (CHUNK, "")
+"""What a keeper says in one line where the way back carries lines of any length."""
+
 LINE_BYTES = 65_536
 """Bytes of a line that a keeper says; a longer one is garbage."""
 
@@ -69,7 +72,7 @@ def request(
     patience_s: float,
     max_bytes: int,
     environment: Mapping[str, str] | None = None,
-    shape: tuple[int, str] = (CHUNK, ""),
+    shape: tuple[int, str] = ANY_LENGTH,
 ) -> Request:
     """How a node is asked for this command; an agent command carries the agent and is given the environment.
 

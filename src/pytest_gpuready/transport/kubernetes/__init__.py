@@ -31,11 +31,10 @@ from typing import Any
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command
-from pytest_gpuready.model.command import PYTHON
 from pytest_gpuready.transport import Ended, StoppedError
 from pytest_gpuready.transport.agent_zip import AgentZip, agent_zip
 from pytest_gpuready.transport.engine import Engined
-from pytest_gpuready.transport.kept import INTERRUPTED, Request, request
+from pytest_gpuready.transport.kept import INTERRUPTED, Request
 from pytest_gpuready.transport.kubernetes.execs import Execs, InPod, words
 from pytest_gpuready.transport.kubernetes.kubectl import Kubectl, find
 from pytest_gpuready.transport.kubernetes.manifests import CONTAINER, GPU_TOLERATION, GpuAccess, Shape
@@ -101,10 +100,10 @@ class Kubernetes(Engined):
         )
         self._kubectl = Kubectl(program=find(kubectl), namespace=namespace, context=context, kubeconfig=kubeconfig)
         self._pool = Pool(self._kubectl, self._shape, wait_s)
-        self._python, self._agent, self._environment = python, agent, dict(environment or {})
-        self._max_bytes, self._patience_s = max_bytes, patience_s
         self._fanout, self._start_s = fanout, start_s
-        super().__init__(progress)
+        super().__init__(
+            progress, python=python, agent=agent, patience_s=patience_s, max_bytes=max_bytes, environment=environment
+        )
         atexit.register(self._close_quietly)
 
     def _open(self, commands: tuple[Command, ...]) -> tuple[list[Ended], Execs | None, Callable[[], None]]:
@@ -155,19 +154,9 @@ class Kubernetes(Engined):
             execs.no_more()
 
     def _kept(self, command: Command, requests: dict[tuple[object, ...], Request]) -> InPod:
-        key = (command.argv, command.timeout_s, command.grace_s)
-        if key not in requests:
-            requests[key] = request(
-                command,
-                python=self._python,
-                agent=self._agent() if command.argv[0] == PYTHON else None,
-                patience_s=self._patience_s,
-                max_bytes=self._max_bytes,
-                environment=self._environment,
-            )
         return InPod(
             command=command,
-            request=requests[key],
+            request=self._asked(command, requests),
             max_bytes=self._max_bytes,
             said=lambda said: self._progress(command, said),
         )

@@ -20,12 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pytest_gpuready.errors import ParseError, TransportError
 from pytest_gpuready.model import Command
-from pytest_gpuready.model.command import PYTHON
 from pytest_gpuready.parse.slurm_topology import SlurmTopology, slurm_topology
 from pytest_gpuready.transport import Ended
 from pytest_gpuready.transport.agent_zip import AgentZip, agent_zip
 from pytest_gpuready.transport.engine import Engined
-from pytest_gpuready.transport.kept import Request, request
+from pytest_gpuready.transport.kept import Request
 from pytest_gpuready.transport.local import GRACE_S, MAX_BYTES, Progress
 from pytest_gpuready.transport.slurm.commands import ask, require
 from pytest_gpuready.transport.slurm.jobs import Jobs, Wanted
@@ -38,6 +37,8 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 class Slurm(Engined):
     """The transport for nodes of a Slurm cluster. `progress` is called from a thread of the transport."""
+
+    _line_shape = SHAPE
 
     def __init__(
         self,
@@ -90,9 +91,10 @@ class Slurm(Engined):
             step_options=tuple(step_options),
             says=says or (lambda _line: None),
         )
-        self._python, self._agent, self._environment = python, agent, dict(environment or {})
-        self._start_s, self._max_bytes, self._patience_s = start_s, max_bytes, patience_s
-        super().__init__(progress)
+        self._start_s = start_s
+        super().__init__(
+            progress, python=python, agent=agent, patience_s=patience_s, max_bytes=max_bytes, environment=environment
+        )
         self._suspects: set[str] = set()
 
     def _open(self, commands: tuple[Command, ...]) -> tuple[list[Ended], Steps | None, Callable[[], None]]:
@@ -124,24 +126,11 @@ class Slurm(Engined):
                 refused.append((command, place))
                 continue
             key = (command.argv, command.timeout_s, command.grace_s)
-            if key not in requests:
-                requests[key] = self._request(command)
             # A node that did not start last time is asked apart: the others would have to wait for it.
             alone = command.node if command.node in self._suspects else ""
-            kept = self._kept(command, requests[key])
+            kept = self._kept(command, self._asked(command, requests))
             groups.setdefault((*key, place, alone), (place, []))[1].append(kept)
         return refused, list(groups.values())
-
-    def _request(self, command: Command) -> Request:
-        return request(
-            command,
-            python=self._python,
-            agent=self._agent() if command.argv[0] == PYTHON else None,
-            patience_s=self._patience_s,
-            max_bytes=self._max_bytes,
-            environment=self._environment,
-            shape=SHAPE,
-        )
 
     def _kept(self, command: Command, asked: Request) -> InStep:
         return InStep(

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import selectors
 import signal
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command
-from pytest_gpuready.transport import Ended
-from pytest_gpuready.transport.engine import KILL_S
+from pytest_gpuready.transport.engine import KILL_S, Threaded
 from pytest_gpuready.transport.kept import INTERRUPTED, SLACK_S
 from pytest_gpuready.transport.local import ALIVE_S
 from pytest_gpuready.transport.slurm.step import CLOSE_S, InStep, Place, Step
@@ -33,7 +30,7 @@ _IN, _OUT, _ASIDE = 0, 1, 2
 Group = tuple[Place, Sequence[InStep]]
 
 
-class Steps:
+class Steps(Threaded):
     """Commands on nodes of jobs; `ended` holds them as they end, None behind the last."""
 
     def __init__(
@@ -45,40 +42,19 @@ class Steps:
         progress: Callable[[Command, dict[str, object]], None],
     ) -> None:
         """Each group is one srun. `suspects` is kept: the nodes that did not start when last asked to."""
-        self.ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        super().__init__("gpuready-srun")
         self._waiting: deque[tuple[Group, int]] = deque((group, 1) for group in groups)
         self._all = [each for _, kept in groups for each in kept]
         self._start_s, self._suspects, self._progress = start_s, suspects, progress
         self._steps: dict[Step, int] = {}
         self._selector = selectors.DefaultSelector()
-        self._stop_at: float | None = None
-        self._kill_at: float | None = None
         self._told = self._killed = False
         self._alive_at = time.monotonic() + ALIVE_S
-        self._thread = threading.Thread(target=self._work, name="gpuready-srun", daemon=True)
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._thread.start()
 
     @property
     def running(self) -> tuple[Command, ...]:
         """What runs now."""
         return tuple(each.command for step in list(self._steps) for each in step.active)
-
-    def stop(self) -> None:
-        """Tell all commands to end, from any thread; what has not begun does not."""
-        self._stop_at = self._stop_at or time.monotonic()
-
-    def kill(self) -> None:
-        """End all commands at once, from any thread."""
-        self._kill_at = self._kill_at or time.monotonic()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for the end. Returns False where it still works."""
-        if self._thread.is_alive():
-            self._thread.join(seconds)
-        return not self._thread.is_alive()
 
     # --- in the thread ------------------------------------------------------------------------------------------------
 

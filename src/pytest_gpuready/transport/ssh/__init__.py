@@ -29,11 +29,10 @@ from pathlib import Path
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command
-from pytest_gpuready.model.command import PYTHON
 from pytest_gpuready.transport import Ended
 from pytest_gpuready.transport.agent_zip import AgentZip, agent_zip
 from pytest_gpuready.transport.engine import Engined
-from pytest_gpuready.transport.kept import Kept, Request, request
+from pytest_gpuready.transport.kept import Kept, Request
 from pytest_gpuready.transport.local import GRACE_S, MAX_BYTES, Progress
 from pytest_gpuready.transport.ssh.fan_out import FanOut, Route
 
@@ -90,12 +89,9 @@ class Ssh(Engined):
             topology=topology,
         )
         self._login = f"ssh -F {config}" if config else "ssh"
-        self._python = python
-        self._max_bytes = max_bytes
-        self._patience_s = patience_s
-        self._environment = dict(environment or {})
-        super().__init__(progress)
-        self._agent = agent
+        super().__init__(
+            progress, python=python, agent=agent, patience_s=patience_s, max_bytes=max_bytes, environment=environment
+        )
 
     def _open(self, commands: tuple[Command, ...]) -> tuple[list[Ended], FanOut | None, Callable[[], None]]:
         named: list[Command] = []
@@ -115,20 +111,10 @@ class Ssh(Engined):
         requests: dict[tuple[object, ...], Request] = {}
         kept = []
         for command in commands:
-            key = (command.argv, command.timeout_s, command.grace_s)
-            if key not in requests:
-                requests[key] = request(
-                    command,
-                    python=self._python,
-                    agent=self._agent() if command.argv[0] == PYTHON else None,
-                    patience_s=self._patience_s,
-                    max_bytes=self._max_bytes,
-                    environment=self._environment,
-                )
             kept.append(
                 Kept(
                     command=command,
-                    request=requests[key],
+                    request=self._asked(command, requests),
                     max_bytes=self._max_bytes,
                     login=self._login,
                     said=lambda said, command=command: self._progress(command, said),  # type: ignore[misc]

@@ -11,10 +11,8 @@ from __future__ import annotations
 import importlib
 import logging
 import math
-import queue
 import shlex
 import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,8 +21,7 @@ from typing import Any
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.transport import Ended
-from pytest_gpuready.transport.engine import KILL_S
+from pytest_gpuready.transport.engine import KILL_S, Threaded
 from pytest_gpuready.transport.kept import INTERRUPTED, LINE_BYTES, SLACK_S, Kept, Request
 
 TICK_S = 0.1
@@ -47,48 +44,27 @@ class Route:
     topology: Path | None
 
 
-class FanOut:
+class FanOut(Threaded):
     """Commands on many nodes; `ended` holds them as they end, None behind the last."""
 
     def __init__(
         self, route: Route, kept: Sequence[Kept], progress: Callable[[Command, dict[str, object]], None]
     ) -> None:
-        self.ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        super().__init__("gpuready-ssh")
         self._route = route
         self._nodes = {each.command.node: each for each in kept}
         self._progress = progress
-        self._stop_at: float | None = None
-        self._kill_at: float | None = None
         self._told = self._killed = False
         self._alive_at = time.monotonic() + ALIVE_S
         self._active: dict[str, Kept] = {}
         self._clients: dict[str, Any] = {}
         self._workers: list[Any] = []
         self._task: Any = None
-        self._thread = threading.Thread(target=self._work, name="gpuready-ssh", daemon=True)
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._thread.start()
 
     @property
     def running(self) -> tuple[Command, ...]:
         """What runs now."""
         return tuple(each.command for each in list(self._active.values()))
-
-    def stop(self) -> None:
-        """Tell all commands to end, from any thread; what has not begun does not."""
-        self._stop_at = self._stop_at or time.monotonic()
-
-    def kill(self) -> None:
-        """End all commands at once, from any thread."""
-        self._kill_at = self._kill_at or time.monotonic()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for the end. Returns False where it still works."""
-        if self._thread.is_alive():
-            self._thread.join(seconds)
-        return not self._thread.is_alive()
 
     # --- in the thread ------------------------------------------------------------------------------------------------
 
