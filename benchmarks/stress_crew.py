@@ -74,9 +74,10 @@ def show(name: str, wall: float, code: int, text: bytes, folder: Path) -> None:
         return
     path = folder / f"{name}.json"
     path.write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
+    windows = [round(window["end"] - window["begin"], 2) for window in document.get("windows", [])]
     print(
         f"{name}: {wall:.2f} s of wall time, document {path.stat().st_size / 1e3:.0f} kB, first load after "
-        f"{document.get('first_load_s')} s, windows {[round(w['end'] - w['begin'], 2) for w in document.get('windows', [])]}"
+        f"{document.get('first_load_s')} s, windows {windows}"
         f" {document.get('problem', '')} {document.get('watch_problem', '')} {document.get('log_problem', '')}"
     )
     for gpu in document.get("gpus", []):
