@@ -127,6 +127,8 @@ class Ready(Wire, frozen=True, kw_only=True, omit_defaults=True):
     sms: int = 0
     l2_bytes: int = 0
     memory_bytes: int = 0
+    memory_gb_per_s: float = 0.0
+    """What clock and width of the memory allow; 0 where CUDA does not say."""
     free_bytes: int = 0
     packages: dict[str, str] = {}
     """Package or library -> version."""
@@ -253,6 +255,10 @@ class GemmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """Of the first result, in hexadecimal: equal on equal GPUs with the same library, shape, algorithm and seed."""
     reference: Reference | None = None
     algorithm: str = ""
+    golden: str = ""
+    """Digest of one product by the first algorithm that the library offers: equal on equal GPUs with the same library,
+    shape and seed, whatever `algorithm` each of them chose."""
+    golden_algorithm: str = ""
     cublas: str = ""
 
 

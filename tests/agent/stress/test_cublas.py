@@ -93,3 +93,19 @@ def test_none_is_an_error() -> None:
     """A library without an algorithm is named, with format and shape."""
     with pytest.raises(CudaError, match="expected an algorithm for bf16"):
         chosen(Library(0), lambda p, n: 0.003)
+
+
+def test_the_first_offer_is_used_while_it_is_asked_for() -> None:
+    """Whatever was chosen: its products and its name are those of the first, and the choice is as it was after it."""
+    library = Library(8)
+    gpu = type("G", (), {"stream": 3})()
+    made = Multiplication(library, gpu, FORMATS["bf16"], (512, 512, 512), a=1, b=2, d=3, space=4)  # type: ignore[arg-type]
+    made.choose(lambda work, times: (work(), 0.0025 if library.ran == 5 else 0.003)[1])
+    own = made.algorithm
+    assert not made.took_first
+    with made.first_offer():
+        made.run()
+        assert library.ran == 0
+        assert made.algorithm != own
+    made.run()
+    assert (library.ran, made.algorithm, made.took_first) == (5, own, False)

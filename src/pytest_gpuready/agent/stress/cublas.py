@@ -2,8 +2,9 @@
 
 The first eight algorithms that the heuristics offer are timed, warm, twice two products; the heuristics' own first
 choice stays unless another one is faster by more than `WORTH`, and what was chosen stays for all phases of the process.
-Equal GPUs may choose differently all the same: results are comparable where `algorithm` is the same text. Algorithms
-that split K are not asked for: they would add in an order of their own.
+Equal GPUs may choose differently all the same: results are comparable where `algorithm` is the same text. The first
+offer is the same on equal chips with the same library, and one product with it (`first_offer`) is comparable always.
+Algorithms that split K are not asked for: they would add in an order of their own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import contextlib
 import ctypes
 import hashlib
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pytest_gpuready.agent.cuda_driver import CudaError
@@ -202,8 +203,22 @@ class Multiplication:
         )
 
     @property
+    def took_first(self) -> bool:
+        """True where the heuristics' own first choice is the one that was taken."""
+        return self._chosen == 0
+
+    @contextlib.contextmanager
+    def first_offer(self) -> Iterator[None]:
+        """Products that are queued meanwhile use the heuristics' own first choice."""
+        chosen, self._chosen = self._chosen, 0
+        try:
+            yield
+        finally:
+            self._chosen = chosen
+
+    @property
     def algorithm(self) -> str:
-        """Which offer was taken, how it is set up, and a digest of all of it: equal text is the same algorithm."""
+        """Which offer is used, how it is set up, and a digest of all of it: equal text is the same algorithm."""
         offer = self._offers[self._chosen]
         parts = []
         for name, which in CONFIG.items():

@@ -24,6 +24,7 @@ PATIENCE_S = 30.0
 POLL_S = 0.0005
 OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 ATTRIBUTE_SMS, ATTRIBUTE_L2, ATTRIBUTE_MAJOR, ATTRIBUTE_MINOR = 16, 38, 75, 76
+ATTRIBUTE_MEMORY_KHZ, ATTRIBUTE_MEMORY_BITS = 36, 37
 """CUdevice_attribute."""
 EVENT_WITH_TIME, STREAM_NON_BLOCKING = 0, 1
 INSTALL = "pip install 'pytest-gpuready[cuda13]' on the node (driver 580 or newer, else [cuda12])"
@@ -77,6 +78,9 @@ class Gpu:
         self.compute = (self._attribute(ATTRIBUTE_MAJOR), self._attribute(ATTRIBUTE_MINOR))
         self.sms = self._attribute(ATTRIBUTE_SMS)
         self.l2_bytes = self._attribute(ATTRIBUTE_L2)
+        # Both edges of the memory clock carry data.
+        bits_per_s = 2e3 * self._attribute(ATTRIBUTE_MEMORY_KHZ) * self._attribute(ATTRIBUTE_MEMORY_BITS)
+        self.memory_gb_per_s = bits_per_s / 8e9
         self.memory_bytes = int(cuda.call("cuDeviceTotalMem", self.device))
         self._code: dict[str, Future[bytes]] = {}
         self._functions: dict[tuple[str, str], Any] = {}

@@ -102,6 +102,7 @@ class Engine:
             "sms": self.gpu.sms,
             "l2_bytes": self.gpu.l2_bytes,
             "memory_bytes": self.gpu.memory_bytes,
+            "memory_gb_per_s": self.gpu.memory_gb_per_s,
             "free_bytes": self.gpu.free_bytes(),
             "packages": packages,
             "formats": can,
