@@ -5,9 +5,11 @@ prints the `StressDoc`. Both speak in lines of JSON:
 
     to a worker     {"work": Work}                  first line
                     {"begin": i, "at": seconds}     phase i begins at this moment of CLOCK_MONOTONIC, on all GPUs
+                    {"enough": i}                   phase i may end now: the rates of all GPUs are known well enough
                     {"stop": true}                  or the end of its stdin: end within a second, report how far it came
     from a worker   {"ready": Ready} or {"problem": one line}
                     {"said": i, "t": s, ...}        at most once a second; t is seconds since the beginning of the phase
+                    {"said": i, "t": s, "enough": true}   once, of a phase with `within`: it goes on all the same
                     {"done": i, "result": {...}}    of the type that RESULTS has for the kind of the phase
                     {"failed": i, "problem": one line}
 
@@ -63,7 +65,7 @@ class Phase(Wire, frozen=True, kw_only=True, omit_defaults=True):
     level: str = ""
     """Of a cache: l1 or l2."""
     kernel: str = ""
-    """Of hbm: read, write, copy or triad."""
+    """Of hbm: read, write, copy or triad. With `seconds` it lasts at least that, with `within` too at most."""
     pattern: str = ""
     """Of memory: walking, inversions, address, random, modulo20 or fade."""
     pause_s: float = 0.0
@@ -78,6 +80,11 @@ class Phase(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """Of a pulse: part of the period under load."""
     stagger_s: float = 0.0
     """Of a pulse: each GPU begins so much later than the one before it."""
+    within: float = 0.0
+    """Of gemm and hbm: the phase ends early, on all GPUs at once, when each of them knows the mean of its rates to
+    within so much of itself (half the 95 % interval, over the second half of the phase); 0: never."""
+    least_s: float = 0.0
+    """But not before so many seconds."""
     below_c: float = 0.0
     """Of cool: until every GPU is at most so warm, degrees Celsius."""
     grace_s: float = 20.0
@@ -179,13 +186,15 @@ class Reference(Wire, frozen=True, kw_only=True):
 
 
 class Result(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """What every result says. `cut`: the phase was ended before it was over."""
+    """What every result says. `cut`: the phase was ended before it was over. `enough`: so was its load, because all
+    GPUs knew their rates (`Phase.within`)."""
 
     seconds: float = 0.0
     """How long the load lasted."""
     late_s: float = 0.0
     """How long after the moment that was given it began."""
     cut: bool = False
+    enough: bool = False
     notes: list[str] = []
     """What is worth knowing and no error: less memory than asked for, another algorithm."""
 
@@ -215,6 +224,8 @@ class HbmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """Per repeat."""
     cv: float = 0.0
     """Standard deviation over mean."""
+    half_width: float | None = None
+    """Half the 95 % interval of the mean over the second half of the repeats, as a part of it; None: too few."""
     size_bytes: int = 0
 
 
@@ -244,6 +255,8 @@ class GemmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """Median of the second half of `tflops`."""
     cv: float = 0.0
     """Of the second half."""
+    half_width: float | None = None
+    """Half the 95 % interval of its mean, as a part of it; None: too few windows."""
     flop: float = 0.0
     """Operations in all; a float, for a day of them has more than 64 bits."""
     passes: int = 0

@@ -195,6 +195,30 @@ def test_what_the_watch_sees_decides(node: Node, tmp_path: Path, monkeypatch: py
     assert seen.counted == {"ecc_corrected_volatile": 7}
 
 
+def test_a_phase_ends_when_all_know_enough(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All GPUs stay under load until the last of them knows; one that dies is not waited for, one that is never sure
+    keeps all of them for the whole time."""
+    node(3)
+    monkeypatch.setenv("BEHAVE", json.dumps({bdf(1): "die@1", bdf(2): "unsure@2"}))
+    short = Phase(kind="gemm", format="bf16", seconds=30.0, within=0.01, least_s=0.1)
+    whole = Phase(kind="gemm", format="bf16", seconds=0.4, within=0.01, least_s=0.1)
+    copies = Phase(kind="hbm", kernel="copy", seconds=0.4, within=0.01, least_s=0.1)
+    document = Crew(Plan(phases=[short, short, whole, copies], lead_s=0.05, sample_s=1.0), (), worker=WORKER).run()
+    found = gpus(document)
+    for at in (0, 2):
+        one = found[bdf(at)]
+        assert [phase.problem for phase in one.phases] == [""] * 4
+        assert [phase.result and phase.result.enough for phase in one.phases] == [True, True, False, False]
+        assert not any(phase.result is None or phase.result.cut for phase in one.phases)
+    assert found[bdf(1)].phases[0].gemm is not None
+    assert "in the middle of the phase: signal SIGKILL" in found[bdf(1)].problem
+    lasted = [window.end - window.begin for window in document.windows]
+    assert all(0.1 <= one < 20 for one in lasted[:2])
+    assert lasted[2:] == [pytest.approx(0.4, abs=0.002)] * 2
+    loads = [phase.result.seconds for one in (found[bdf(0)], found[bdf(2)]) for phase in one.phases if phase.result]
+    assert min(loads[0], loads[4]) >= lasted[0] - 0.002
+
+
 # --- the end of it ----------------------------------------------------------------------------------------------------
 
 

@@ -159,3 +159,39 @@ def test_the_real_process_without_a_gpu_says_so() -> None:
     assert done.returncode == 1
     (line,) = done.stdout.splitlines()
     assert "expected" in json.loads(line)["problem"]
+
+
+def test_who_knows_enough_says_so_once_and_is_dismissed_by_number() -> None:
+    """At once, not once a second; the word for another phase is none for this one."""
+    read, write = os.pipe()
+    out = io.BytesIO()
+    seen: list[bool] = []
+
+    def phases(phase: Phase, beat: Any) -> Any:
+        beat.knows_enough()
+        beat.knows_enough()
+        for number in (7, 0):
+            os.write(write, json.dumps({"enough": number}).encode() + b"\n")
+            give_up = time.monotonic() + 10
+            while given.enough != number and time.monotonic() < give_up:
+                time.sleep(0.001)
+            seen.append(beat.dismissed)
+        return IdleResult()
+
+    with os.fdopen(read, "rb") as stdin:
+        given = Orders(stdin, lambda: None)
+        work = msgspec.to_builtins(Work(phases=[Phase(kind="idle")]))
+        os.write(write, json.dumps({"work": work}).encode() + b'\n{"begin":0,"at":0}\n')
+        stop = threading.Thread(target=lambda: (until_said(out), os.close(write)))
+        stop.start()
+        serve(BDF, given, Out(out), lambda bdf: FakeEngine(bdf, phases))
+        stop.join()
+    assert seen == [False, True]
+    assert [line.get("enough") for line in map(json.loads, out.getvalue().splitlines()) if "said" in line] == [True]
+
+
+def until_said(out: io.BytesIO) -> None:
+    """Wait for the end of a phase."""
+    give_up = time.monotonic() + 20
+    while b'"done"' not in out.getvalue() and time.monotonic() < give_up:
+        time.sleep(0.005)

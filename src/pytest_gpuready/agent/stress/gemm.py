@@ -19,7 +19,7 @@ from pytest_gpuready.agent.cuda_driver import CudaError
 from pytest_gpuready.agent.stress import check, figures
 from pytest_gpuready.agent.stress.cublas import WORKSPACE, Cublas, Multiplication
 from pytest_gpuready.agent.stress.device import is_out_of_memory
-from pytest_gpuready.agent.stress.flow import Beat, Flow, keep_busy
+from pytest_gpuready.agent.stress.flow import Beat, Flow, keep_busy, knows_enough
 from pytest_gpuready.agent.stress.formats import FORMATS, Format, supported
 from pytest_gpuready.model.stress_doc import MOST_ERRORS, GemmResult, Phase, Plant, Reference, ResultFault
 
@@ -179,6 +179,7 @@ class Prepared:
         return GemmResult(
             seconds=flow.seconds,
             cut=flow.cut,
+            enough=flow.dismissed,
             notes=list(self.notes),
             format=self.form.name,
             m=m,
@@ -189,6 +190,7 @@ class Prepared:
             window_s=flow.window_s,
             sustained_tflops=figures.sustained(rates) or 0.0,
             cv=figures.cv(figures.second_half(rates)) or 0.0,
+            half_width=figures.half_width(figures.second_half(rates)),
             flop=flow.passes * self.flop,
             passes=flow.passes,
             checked=flow.passes * m * n,
@@ -217,5 +219,13 @@ def gemm(gpu: Any, lt: Cublas, phase: Phase, seed: int, beat: Beat) -> GemmResul
         prepared.look(beat)
         prepared.notes.append(f"first product {prepared.first_product_s:.2f} s after the start of the process")
         late_s = beat.start()
-        flow = keep_busy(gpu, prepared.queue, seconds=phase.seconds, pass_s=prepared.product.pass_s, beat=beat, first=1)
+        flow = keep_busy(
+            gpu,
+            prepared.queue,
+            seconds=phase.seconds,
+            pass_s=prepared.product.pass_s,
+            beat=beat,
+            first=1,
+            enough=lambda flow: knows_enough(phase, flow.seconds, flow.windows(1.0)),
+        )
         return prepared.result(flow, late_s=late_s, cublas=lt.version)

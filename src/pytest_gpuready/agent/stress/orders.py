@@ -48,6 +48,8 @@ class Orders:
     def __init__(self, stream: BinaryIO, give_up: Callable[[], None]) -> None:
         self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.stopped = False
+        self.enough: int | None = None
+        """The phase that may end."""
         self._stream = stream
         self._give_up = give_up
         threading.Thread(target=self._read, daemon=True).start()
@@ -60,6 +62,9 @@ class Orders:
                 line = {}
             if isinstance(line, dict) and line.get("stop"):
                 break
+            if isinstance(line, dict) and "enough" in line:
+                self.enough = line["enough"]
+                continue
             self.lines.put(line if isinstance(line, dict) else {})
         self.stopped = True
         self.lines.put(None)
@@ -73,10 +78,15 @@ class Beat:
     def __init__(self, orders: Orders, out: Out, number: int, at: float, clock: Callable[[], float]) -> None:
         self._orders, self._out, self._number, self._clock = orders, out, number, clock
         self._at, self._said = at, at
+        self._knows = False
 
     @property
     def stopped(self) -> bool:
         return self._orders.stopped
+
+    @property
+    def dismissed(self) -> bool:
+        return self._orders.enough == self._number
 
     @property
     def process_s(self) -> float:
@@ -92,3 +102,8 @@ class Beat:
         if now - self._said >= SAY_EVERY_S:
             self._said = now
             self._out.say({"said": self._number, "t": now - self._at, **numbers})
+
+    def knows_enough(self) -> None:
+        if not self._knows:
+            self._knows = True
+            self._out.say({"said": self._number, "t": self._clock() - self._at, "enough": True})
