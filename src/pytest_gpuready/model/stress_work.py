@@ -40,7 +40,8 @@ class Plant(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """A fault that a test wants found; a worker refuses it unless the environment allows it."""
 
     what: str
-    """ "result" (one bit of one element in one pass), "tile" (one wrong tile in every pass) or "memory" (one bit)."""
+    """ "result" (one bit of one element in one pass), "tile" (one wrong tile in every pass), "nan" (results that are no
+    numbers, in every pass) or "memory" (one bit)."""
     pass_number: int = 1
     element: int = 0
     bit: int = 0
@@ -181,6 +182,7 @@ class Reference(Wire, frozen=True, kw_only=True):
     kind: str
     """ "freivalds", "recomputed" or "freivalds+recomputed"."""
     max_residual: float
+    """1e300 where a result was infinite or no number."""
     limit: float
     """What rounding alone can make of it."""
 

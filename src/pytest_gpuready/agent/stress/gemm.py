@@ -156,6 +156,9 @@ class Prepared:
     def _spoil(self, plant: Plant, number: int) -> None:
         if plant.what == "tile":
             self._stain.launch()
+        elif plant.what == "nan":
+            m, n, _ = self.shape
+            self.gpu.set_bytes(self.d, 0xFF, self.form.bytes_of(self.form.d, m * n))
         elif plant.what == "result" and number == plant.pass_number and number:
             width = self.form.bytes_of(self.form.d, 1)
             self._flip.arguments[1].value = plant.element * width + plant.bit // 8

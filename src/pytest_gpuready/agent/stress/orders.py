@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import queue
 import threading
@@ -18,6 +19,7 @@ from typing import Any, BinaryIO
 HUNG_S = 5.0
 """After the end of stdin, or "stop", a process that has not ended so much later is ended by the thread that reads."""
 SAY_EVERY_S = 1.0
+_NONE = object()
 
 
 def process_age_s() -> float:
@@ -27,6 +29,20 @@ def process_age_s() -> float:
     except (OSError, ValueError, IndexError):
         return 0.0
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
+
+
+def numbers(value: Any) -> tuple[Any, int]:
+    """The same with every number that JSON does not have left out of its list or object, and how many those were."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return _NONE, 1
+    if isinstance(value, dict):
+        inner = {name: numbers(one) for name, one in value.items()}
+        kept: Any = {name: one for name, (one, _) in inner.items() if one is not _NONE}
+        return kept, sum(count for _, count in inner.values())
+    if isinstance(value, (list, tuple)):
+        pieces = [numbers(one) for one in value]
+        return [one for one, _ in pieces if one is not _NONE], sum(count for _, count in pieces)
+    return value, 0
 
 
 class Out:

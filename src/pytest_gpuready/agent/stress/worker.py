@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_gpuready.agent.stress.orders import Beat, Orders, Out, process_age_s
+from pytest_gpuready.agent.stress.orders import Beat, Orders, Out, numbers, process_age_s
 
 PLACES = ("nvidia/cu*/lib/libcublasLt.so.*", "nvidia/cublas/lib/libcublasLt.so.*")
 """Where wheels put the library, below a folder of sys.path."""
@@ -200,7 +200,10 @@ def serve(
         where = " ".join(filter(None, (phase.kind, phase.format, phase.kernel, phase.pattern, phase.level)))
         try:
             result = driving.run(phase, work, Beat(orders, out, number, at, clock))
-            out.say({"done": number, "result": msgspec.to_builtins(result)})
+            told, left_out = numbers(msgspec.to_builtins(result))
+            if left_out:  # what was counted and found stands all the same
+                told["notes"] = [*told.get("notes", []), f"{left_out} numbers were infinite or none, and left out"]
+            out.say({"done": number, "result": told})
         except CudaError as error:
             out.say({"failed": number, "problem": f"{where}: {error}"})
         except Exception as error:  # one phase must not cost the others
