@@ -24,6 +24,7 @@ from pytest_gpuready.agent.stress.crew import Crew, stress
 from pytest_gpuready.model import stress_doc
 from pytest_gpuready.model.agent_doc import PROGRESS, TIED, Envelope
 from pytest_gpuready.model.stress_doc import Phase, Plan, StressDoc, StressGpu
+from pytest_gpuready.transport.agent_zip import agent_zip
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[2] / "src"
@@ -292,6 +293,35 @@ def test_what_is_known_is_printed_when_the_controller_dies(
     assert first.phases[0].problem == "told to end"
     assert "of being told, found none: it hangs" in second.problem
     assert not any(alive(pid) for pid in workers)
+
+
+def test_it_runs_from_the_file_that_is_sent_to_a_node(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Python without any package: the crew drives workers, and a real worker starts and says what it lacks. What
+    comes is what the real msgspec reads; the file need be on no path of the children."""
+    node(2)
+    path = tmp_path / "agent.zip"
+    path.write_bytes(agent_zip().data)
+    monkeypatch.delenv("PYTHONPATH")
+    monkeypatch.setenv("BEHAVE", json.dumps({bdf(1): "garbage"}))
+    plan = msgspec.json.encode(Plan(phases=[GEMM, HBM], lead_s=0.05, sample_s=0.02)).decode()
+
+    def run(script: str) -> StressDoc:
+        words = [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(path)!r})\n{script}", "stress", plan]
+        done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=True)
+        envelope = msgspec.json.decode(done.stdout, type=Envelope)
+        return msgspec.json.decode(envelope.data, type=StressDoc)
+
+    healthy, lying = run(AGENT).gpus
+    assert [phase.problem for phase in healthy.phases] == ["", ""]
+    assert healthy.phases[0].gemm is not None
+    assert healthy.phases[0].gemm.sustained_tflops == 700.0
+    assert healthy.phases[0].seen is not None
+    assert "expected lines of JSON, found 'Segmentation fault" in lying.problem
+    bare = "from pytest_gpuready.agent import __main__ as agent; sys.exit(agent.main(sys.argv[1:]))"
+    for gpu in run(bare).gpus:
+        assert gpu.problem.startswith("expected the package cuda-bindings, found: ")
 
 
 def test_nothing_outlives_a_crew_that_is_killed(
