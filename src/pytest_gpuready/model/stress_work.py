@@ -213,8 +213,8 @@ class CacheResult(Result, frozen=True, kw_only=True, omit_defaults=True):
 
     level: str = ""
     gb_per_s: float = 0.0
-    checked_bytes: int = 0
-    error_count: int = 0
+    checked_bytes: int
+    error_count: int
     errors: list[MemoryFault] = []
 
 
@@ -235,9 +235,9 @@ class PatternResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """A memory pattern over all memory that could be had."""
 
     pattern: str = ""
-    checked_bytes: int = 0
+    checked_bytes: int
     gb_per_s: float = 0.0
-    error_count: int = 0
+    error_count: int
     errors: list[MemoryFault] = []
 
 
@@ -261,10 +261,10 @@ class GemmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """Half the 95 % interval of its mean, as a part of it; None: too few windows."""
     flop: float = 0.0
     """Operations in all; a float, for a day of them has more than 64 bits."""
-    passes: int = 0
-    checked: int = 0
+    passes: int
+    checked: int
     """Elements of results that were compared."""
-    error_count: int = 0
+    error_count: int
     errors: list[ResultFault] = []
     digest: str = ""
     """Of the first result, in hexadecimal: equal on equal GPUs with the same library, shape, algorithm and seed."""
@@ -282,11 +282,11 @@ class PulseResult(Result, frozen=True, kw_only=True, omit_defaults=True):
 
     period_s: float = 0.0
     duty: float = 0.0
-    cycles: int = 0
+    cycles: int
     late_max_s: float = 0.0
     """How much later than due a beginning or an end was, at most."""
-    checked: int = 0
-    error_count: int = 0
+    checked: int
+    error_count: int
     errors: list[ResultFault] = []
 
 
@@ -305,9 +305,9 @@ class BurnResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     windows: list[BurnWindow] = []
     """Thinned to a number that a plot can show."""
     each: list[GemmResult] = []
-    passes: int = 0
-    checked: int = 0
-    error_count: int = 0
+    passes: int
+    checked: int
+    error_count: int
     errors: list[ResultFault] = []
 
 

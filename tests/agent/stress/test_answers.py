@@ -11,7 +11,8 @@ from pytest_gpuready.model.stress_doc import GemmResult, Phase, ResultFault
 
 AT = 1000.0
 GEMM = Asked(number=2, phase=Phase(kind="gemm", format="bf16", seconds=10.0), at=AT)
-GOOD = {"seconds": 10.0, "format": "bf16", "sustained_tflops": 670.0, "tflops": [680.0, 670.0]}
+COUNTED = {"passes": 10, "checked": 640, "error_count": 0}
+GOOD = {"seconds": 10.0, "format": "bf16", "sustained_tflops": 670.0, "tflops": [680.0, 670.0], **COUNTED}
 
 
 def said(**changed: object) -> dict[str, object]:
