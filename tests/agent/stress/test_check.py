@@ -67,7 +67,9 @@ def test_a_product_that_is_no_number_is_counted_with_its_place(value: float, wor
         (-1, 7, 0, "12.5", f"{value:g}"),
     ]
     assert "rows 1e+300 of their limit" in note
-    told = GemmResult(passes=1, checked=1, format="bf16", seconds=8.0, error_count=count, errors=errors, reference=looked)
+    told = GemmResult(
+        passes=1, checked=1, format="bf16", seconds=8.0, error_count=count, errors=errors, reference=looked
+    )
     asked = Asked(number=0, phase=Phase(kind="gemm", format="bf16", seconds=8.0), at=0.0)
     line = msgspec.json.decode(msgspec.json.encode({"done": 0, "result": told}))
     assert answers.result(line, asked, 8.1) == told

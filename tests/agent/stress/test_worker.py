@@ -97,7 +97,9 @@ def test_a_fault_costs_its_own_phase_alone() -> None:
 def test_a_number_that_is_none_costs_no_errors() -> None:
     """Rates that are infinite or no numbers are left out and noted; what was found, and where, is reported."""
     fault = ResultFault(pass_number=-1, row=1, col=2, tile=0, bit=0, expected="1", found="nan")
-    wrong = GemmResult(passes=1, checked=1, tflops=[1.0, math.nan, math.inf], cv=math.nan, error_count=1, errors=[fault])
+    wrong = GemmResult(
+        passes=1, checked=1, tflops=[1.0, math.nan, math.inf], cv=math.nan, error_count=1, errors=[fault]
+    )
     _, said = talk(["gemm"], [{"begin": 0, "at": 0}], lambda phase, beat: wrong)
     found = decode_result("gemm", json.dumps(said[1]["result"]).encode())
     assert isinstance(found, GemmResult)
