@@ -320,8 +320,10 @@ def test_it_runs_from_the_file_that_is_sent_to_a_node(
     assert healthy.phases[0].seen is not None
     assert "expected lines of JSON, found 'Segmentation fault" in lying.problem
     bare = "from pytest_gpuready.agent import __main__ as agent; sys.exit(agent.main(sys.argv[1:]))"
-    for gpu in run(bare).gpus:
-        assert gpu.problem.startswith("expected the package cuda-bindings, found: ")
+    lacking = run(bare)
+    assert lacking.problem.startswith("expected the package cuda-bindings, found: ")
+    assert "pip install 'pytest-gpuready[cuda13]'" in lacking.problem
+    assert {gpu.problem for gpu in lacking.gpus} == {lacking.problem}
 
 
 def test_nothing_outlives_a_crew_that_is_killed(

@@ -86,6 +86,7 @@ class Crew:
             if not problem:
                 first = self._guard.mark()
                 self._muster()
+                problem = self._nobody()
                 for at, phase in enumerate(self._plan.phases):
                     if self._told or not any(member.usable for member in self._members.values()):
                         break
@@ -136,6 +137,11 @@ class Crew:
             place = Work(seed=self._plan.seed, share=self._plan.share, place=member.place, phases=work)
             hand.give(place, self._plan.ready_s)
         self._turn_until(self._idle, self._plan.ready_s + 1)
+
+    def _nobody(self) -> str:
+        """Why no worker could be made ready, where it is the same for all of them; else ""."""
+        whys = {"" if member.usable else member.lost for member in self._members.values()}
+        return whys.pop() if len(whys) == 1 else ""
 
     # --- phases -----------------------------------------------------------------------------------------------------
 

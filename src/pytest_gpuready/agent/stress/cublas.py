@@ -16,8 +16,8 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pytest_gpuready.agent.cuda_driver import CudaError
-from pytest_gpuready.agent.stress.device import INSTALL
+from pytest_gpuready.agent.cuda_driver import CudaError, install
+from pytest_gpuready.agent.stress.device import is_absent
 from pytest_gpuready.agent.stress.formats import COMPUTE_32I, R_64F, Format
 
 OFFERS = 8
@@ -58,7 +58,7 @@ class Cublas:
         try:
             self._lt = importlib.import_module("nvmath.bindings.cublasLt")
         except ImportError as error:
-            raise CudaError(f"expected the package nvmath-python, found: {error}; {INSTALL}") from error
+            raise CudaError(f"expected the package nvmath-python, found: {error}; {install()}") from error
         self.chosen: dict[tuple[str, tuple[int, int, int]], bytes] = {}
         """Format and shape -> the algorithm that was chosen."""
         self._handle = self.call("create")
@@ -74,6 +74,8 @@ class Cublas:
             return getattr(self._lt, name)(*arguments)
         except Exception as error:  # the bindings' own types: cuBLASLtError, and RuntimeError for a missing library
             said = " ".join(str(error).split())[:200]
+            if is_absent(error):
+                raise CudaError(f"expected cuBLAS to multiply with, found: {said[:160]}; {install()}") from error
             raise CudaError(f"cublasLt {name}: expected success, found {type(error).__name__}: {said}") from error
 
     @property

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from pytest_gpuready.agent.cuda_driver import CudaError, visible_devices
+from pytest_gpuready.agent.cuda_driver import CudaError, install, visible_devices
 
 PATIENCE_S = 30.0
 """Longest wait for one piece of queued work; the largest lasts under a second on any card."""
@@ -27,7 +27,11 @@ ATTRIBUTE_SMS, ATTRIBUTE_L2, ATTRIBUTE_MAJOR, ATTRIBUTE_MINOR = 16, 38, 75, 76
 ATTRIBUTE_MEMORY_KHZ, ATTRIBUTE_MEMORY_BITS = 36, 37
 """CUdevice_attribute."""
 EVENT_WITH_TIME, STREAM_NON_BLOCKING = 0, 1
-INSTALL = "pip install 'pytest-gpuready[cuda13]' on the node (driver 580 or newer, else [cuda12])"
+
+
+def is_absent(error: Exception) -> bool:
+    """True where a library of CUDA is not installed, as the package cuda-pathfinder says it."""
+    return type(error).__name__ == "DynamicLibNotFoundError"
 
 
 def compile_source(source: str, arch: str) -> bytes:
@@ -40,9 +44,11 @@ def compile_source(source: str, arch: str) -> bytes:
         options = core.ProgramOptions(std="c++17", arch=arch)
         return bytes(core.Program(source, "c++", options).compile("cubin").code)
     except ImportError as error:
-        raise CudaError(f"expected the package cuda-core, found: {error}; {INSTALL}") from error
+        raise CudaError(f"expected the package cuda-core, found: {error}; {install()}") from error
     except Exception as error:  # cuda.core and NVRTC have error types of their own, which change between versions
         said = " ".join(str(error).split())[:300]
+        if is_absent(error):
+            raise CudaError(f"expected NVRTC to compile with, found: {said[:160]}; {install()}") from error
         raise CudaError(f"NVRTC for {arch}: expected machine code, found {type(error).__name__}: {said}") from error
 
 

@@ -84,6 +84,11 @@ class Member:
         return self._hand is not None and self._hand.busy
 
     @property
+    def lost(self) -> str:
+        """Why its worker answers no more; "" where it does, or where it has none."""
+        return self._hand.problem if self._hand else ""
+
+    @property
     def knows(self) -> bool:
         """True where its worker has said that it knows enough in this phase."""
         return self._hand is not None and self._hand.knows

@@ -24,13 +24,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_gpuready.agent.stress.orders import Beat, Orders, Out, numbers, process_age_s
 
+if TYPE_CHECKING:
+    from pytest_gpuready.agent.cuda_driver import CudaError
+
 PLACES = ("nvidia/cu*/lib/libcublasLt.so.*", "nvidia/cublas/lib/libcublasLt.so.*")
 """Where wheels put the library, below a folder of sys.path."""
-PACKAGES = ("cuda-core", "cuda-bindings", "nvmath-python", "nvidia-cublas", "nvidia-cuda-nvrtc", "numpy")
+PACKAGES = (
+    *("cuda-core", "cuda-bindings", "nvmath-python", "numpy"),
+    *("nvidia-cublas", "nvidia-cuda-nvrtc", "nvidia-cublas-cu12", "nvidia-cuda-nvrtc-cu12"),
+)
 
 
 def idle(seconds: float, beat: Beat) -> Any:
@@ -58,7 +64,9 @@ class Engine:
             with contextlib.suppress(ImportError):  # said by whoever needs it
                 importlib.import_module(name)
         self.gpu = Gpu(cuda, bdf)
-        self._lt: Any = None
+        self._cublas: Any = None
+        self._lacking: CudaError | None = None
+        """Why there is no cuBLASLt."""
 
     def prepare(self, phases: Sequence[Any]) -> None:
         """Begin to compile what the phases will need, in their order."""
@@ -81,10 +89,20 @@ class Engine:
                 self.gpu.prepare(memory[phase.kind]())
 
     def open(self) -> None:
+        from pytest_gpuready.agent.cuda_driver import CudaError  # noqa: PLC0415 - see `main`
         from pytest_gpuready.agent.stress.cublas import Cublas  # noqa: PLC0415 - see `main`
 
         self.gpu.open()
-        self._lt = Cublas()
+        try:
+            self._cublas = Cublas()
+        except CudaError as error:  # memory and caches can be loaded without it
+            self._lacking = error
+
+    @property
+    def _lt(self) -> Any:
+        if self._lacking is not None:
+            raise self._lacking
+        return self._cublas
 
     def ready(self) -> dict[str, Any]:
         from pytest_gpuready.agent.stress.formats import supported  # noqa: PLC0415 - see `main`
@@ -93,8 +111,11 @@ class Engine:
         for name in PACKAGES:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 packages[name] = importlib.metadata.version(name)
-        packages["cublas"] = self._lt.version
         can, cannot = supported(self.gpu.compute)
+        if self._lacking is None:
+            packages["cublas"] = self._lt.version
+        else:
+            can, cannot = [], cannot | dict.fromkeys(can, str(self._lacking))
         return {
             "bdf": self.gpu.bdf,
             "name": self.gpu.name,
