@@ -14,18 +14,6 @@ import msgspec
 
 PROTOCOL = 1
 
-TIED = "GPUREADY_TIED"
-"""Environment variable, "1" where the agent's stdin stays open as long as its controller lives."""
-
-LEASE = "GPUREADY_LEASE"
-"""Environment variable with the ticket of the run that asks (`agent.lease_record.Ticket`); "" or none: no lease."""
-
-DEADLINE = "GPUREADY_DEADLINE_S"
-"""Environment variable: after how many seconds the command has ended, its grace included."""
-
-PROGRESS = "gpuready-progress "
-"""How a line on the agent's stderr begins that says how far it is: one JSON object follows."""
-
 CHILD_GRACE_S = 11.0
 """How long the child of "around" has to end by itself when it was told to: `dcgmi` needs about 4 s for it."""
 

@@ -22,7 +22,8 @@ from pytest_gpuready.agent.stress import crew as crew_module
 from pytest_gpuready.agent.stress import hand
 from pytest_gpuready.agent.stress.crew import Crew, stress
 from pytest_gpuready.model import stress_doc
-from pytest_gpuready.model.agent_doc import PROGRESS, TIED, Envelope
+from pytest_gpuready.model.agent_doc import Envelope
+from pytest_gpuready.model.agent_words import PROGRESS, TIED
 from pytest_gpuready.model.stress_doc import Phase, Plan, StressDoc, StressGpu
 from pytest_gpuready.transport.agent_zip import agent_zip
 
