@@ -2,6 +2,13 @@
 
     python benchmarks/stress_crew.py FOLDER [--plans level2,gemm-bf16,...] [--seconds 8] [--burn 25]
 
+    level2           memory and caches
+    gemm-FORMAT      one format for `--seconds`
+    level3           all formats, each ended when its rate is known to within 0.5 %
+    golden, golden2  all formats for a moment, in two processes: the golden digests of all documents are compared
+    lacking          from the file that is sent to a node, where nvmath-python is not installed
+    level4           patterns, pulses, burn-in of `--burn` seconds
+
 All GPUs of the node. The wall time is that of the command, from its start to its end.
 """
 
@@ -9,9 +16,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +28,7 @@ from typing import Any
 FORMATS = ("fp64", "tf32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2", "int8")
 PATTERNS = ("walking", "inversions", "address", "random", "modulo20", "fade")
 LIMIT_S = 200.0
+LACKING = "lacking"
 
 
 def plans(seconds: float, burn: float) -> dict[str, dict[str, Any]]:
@@ -27,9 +37,15 @@ def plans(seconds: float, burn: float) -> dict[str, dict[str, Any]]:
     memory += [{"kind": "cache", "level": level} for level in ("l1", "l2")]
     memory += [{"kind": "hbm", "kernel": kernel} for kernel in ("read", "write", "copy", "triad")]
     memory += [{"kind": "pattern", "pattern": pattern} for pattern in ("address", "random")]
-    found = {"level2": {"phases": memory, "share": 0.95}}
+    found: dict[str, dict[str, Any]] = {"level2": {"phases": memory, "share": 0.95, "lead_s": 0.2}}
     for form in FORMATS:
         found[f"gemm-{form}"] = {"phases": [{"kind": "gemm", "format": form, "seconds": seconds}]}
+    adaptive = {"kind": "gemm", "seconds": 12.0, "least_s": 3.0, "within": 0.005}
+    moment = {"kind": "gemm", "seconds": 0.3}
+    found["level3"] = {"phases": [{**adaptive, "format": form} for form in FORMATS], "lead_s": 0.2}
+    found["golden"] = found["golden2"] = {"phases": [{**moment, "format": form} for form in FORMATS], "lead_s": 0.2}
+    bare = [{"kind": "hbm", "kernel": "copy", "seconds": 10.0, "within": 0.005, "least_s": 0.5}]
+    found[LACKING] = {"phases": [*memory[:3], *bare, memory[-1], {**moment, "format": "bf16"}], "lead_s": 0.2}
     last: list[dict[str, Any]] = [{"kind": "pattern", "pattern": pattern} for pattern in PATTERNS]
     for period, lasts in ((0.02, 4.0), (0.2, 4.0), (1.0, 5.0), (2.0, 6.0)):
         last.append({"kind": "pulse", "period_s": period, "duty": 0.5, "seconds": lasts})
@@ -39,12 +55,15 @@ def plans(seconds: float, burn: float) -> dict[str, dict[str, Any]]:
     return found
 
 
-def run(plan: dict[str, Any]) -> tuple[float, int, bytes]:
-    """One command: seconds, exit code, what it printed."""
+def run(plan: dict[str, Any], path: str | None = None) -> tuple[float, int, bytes]:
+    """One command, with this PYTHONPATH: seconds, exit code, what it printed."""
+    environment = os.environ | ({} if path is None else {"PYTHONPATH": path})
     begun = time.monotonic()
     words = [sys.executable, "-m", "pytest_gpuready.agent", "stress", json.dumps(plan)]
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=LIMIT_S, check=False)
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=LIMIT_S, check=False, env=environment
+        )
     except subprocess.TimeoutExpired as late:
         return time.monotonic() - begun, -1, late.stdout or b""
     return time.monotonic() - begun, done.returncode, done.stdout
@@ -55,7 +74,7 @@ def about(phase: dict[str, Any]) -> str:
     told = []
     for name in (
         *("seconds", "late_s", "cut", "gb_per_s", "burst_tflops", "sustained_tflops", "cv", "passes", "cycles"),
-        *("late_max_s", "error_count", "share", "digest", "golden"),
+        *("late_max_s", "error_count", "share", "half_width", "enough", "digest", "golden"),
     ):
         value = phase.get(name)
         if isinstance(value, list):
@@ -101,6 +120,35 @@ def show(name: str, wall: float, code: int, text: bytes, folder: Path) -> None:
     sys.stdout.flush()
 
 
+def compare(folder: Path) -> None:
+    """Golden digests of all documents, beside those of the algorithms that were chosen."""
+    seen: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(folder.glob("*.json")):
+        for gpu in json.loads(path.read_text(encoding="utf-8")).get("gpus", []):
+            products = [phase["gemm"] for phase in gpu["phases"] if "gemm" in phase]
+            products += [one for phase in gpu["phases"] for one in phase.get("burn", {}).get("each", [])]
+            for one in products:
+                seen.setdefault(one["format"], []).append(one)
+    for form, found in sorted(seen.items()):
+        words = {what: len({one.get(what) for one in found}) for what in ("golden", "golden_algorithm", "digest")}
+        chosen = len({one["algorithm"] for one in found})
+        print(f"golden {form}: {len(found)} results, different ones: {words}, algorithms chosen: {chosen}")
+        sizes = {(one["m"], one["n"], one["k"]) for one in found}
+        if len(sizes) > 1:
+            print(f"  of different shapes: {sorted(sizes)}")
+    sys.stdout.flush()
+
+
+def from_file(plan: dict[str, Any]) -> tuple[float, int, bytes]:
+    """As on a node that has nothing of ours."""
+    from pytest_gpuready.transport.agent_zip import agent_zip  # noqa: PLC0415 - nothing else here needs the package
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "agent.zip")
+        path.write_bytes(agent_zip().data)
+        return run(plan, str(path))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
@@ -111,7 +159,8 @@ def main() -> int:
     args.folder.mkdir(parents=True, exist_ok=True)
     known = plans(args.seconds, args.burn)
     for name in args.plans.split(",") if args.plans else known:
-        show(name, *run(known[name]), args.folder)
+        show(name, *(from_file if name == LACKING else run)(known[name]), args.folder)
+    compare(args.folder)
     return 0
 
 
