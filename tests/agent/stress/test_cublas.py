@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_gpuready.agent.cuda_driver import CudaError
-from pytest_gpuready.agent.stress.cublas import OFFERS, Multiplication, _Heuristic
+from pytest_gpuready.agent.stress.cublas import CONFIG, OFFERS, Multiplication, _Heuristic
 from pytest_gpuready.agent.stress.formats import FORMATS
 
 
@@ -35,6 +35,9 @@ class Library:
             self.products += 1
             if self.ran in self.broken:
                 raise CudaError("cublasLt matmul: expected success, found NOT_SUPPORTED")
+        if name == "matmul_algo_config_get_attribute" and arguments[1] == CONFIG["id"]:
+            number = _Heuristic.from_address(arguments[0]).algorithm[0]
+            ctypes.c_uint32.from_address(arguments[2]).value = number
         return 7
 
 

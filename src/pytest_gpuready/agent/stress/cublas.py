@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -34,7 +33,8 @@ TRANSPOSED = 1
 TRANSA, A_SCALE_POINTER, B_SCALE_POINTER, FAST_ACCUM, A_SCALE_MODE, B_SCALE_MODE = 3, 17, 18, 25, 31, 32
 MAX_WORKSPACE_BYTES, REDUCTION_SCHEME_MASK = 1, 3
 # cublasLtMatmulAlgoConfigAttributes_t
-CONFIG = {"id": 0, "tile": 1, "split": 2, "swizzle": 4, "custom": 5, "stages": 6, "inner": 7, "cluster": 8}
+CONFIG = {"id": 0, "tile": 1, "split": 2, "reduction": 3, "swizzle": 4, "custom": 5, "stages": 6}
+CONFIG |= {"inner": 7, "cluster": 8}
 SHORT = ("inner", "cluster")
 """Attributes of 16 bits."""
 
@@ -220,7 +220,10 @@ class Multiplication:
 
     @property
     def algorithm(self) -> str:
-        """Which offer is used, how it is set up, and a digest of all of it: equal text is the same algorithm."""
+        """Which offer is used and how it is set up, all that can be set: equal text is the same algorithm.
+
+        The bytes of it would not do: two H200s with one library had some that nobody had written.
+        """
         offer = self._offers[self._chosen]
         parts = []
         for name, which in CONFIG.items():
@@ -232,7 +235,7 @@ class Multiplication:
                     *(ctypes.addressof(offer), which, ctypes.addressof(value), width, ctypes.addressof(size)),
                 )
                 parts.append(f"{name} {value.value}")
-        return f"{', '.join(parts)}, {hashlib.sha256(bytes(offer.algorithm)).hexdigest()[:12]}"
+        return ", ".join(parts)
 
     def close(self) -> None:
         for destroy, made in reversed(self._made):
