@@ -50,7 +50,8 @@ def gemm(run: Run, digests: Mapping[str, str]) -> Iterator[Said]:
         told = ", ".join(f"{form} {watt:.0f}" for watt, form in reached)
         yield Said(POWER, value=most, unit="W", detail=f"under {name}", conditions=f"medians under load: {told}")
     else:
-        yield Said(POWER, problem=run.why or "expected the power under load, found no sample")
+        first = run.result(0)
+        yield Said(POWER, problem=first if isinstance(first, str) else "expected the power under load, found no sample")
     yield (
         Said(ALIKE, problem=digests["problem"])
         if "problem" in digests
