@@ -51,6 +51,12 @@ def _composed() -> tuple[CommandResult, ...]:
             seen = data["nvml"]["gpus"]
             data["nvml"]["gpus"] = [_nvml_gpu(_at(seen, old[i % 2]), i) for i in range(8)]
             data["bus"] = [{**_at(data["bus"], old[i % 2]), "bdf": bdf} for i, bdf in enumerate(BDFS)]
+        elif probe == "stress":
+            data["gpus"] = [{**_at(data["gpus"], old[i % 2]), "bdf": bdf} for i, bdf in enumerate(BDFS)]
+            for gpu in data["gpus"]:
+                gpu["ready"]["bdf"] = gpu["bdf"]
+            made.append(_as(result, document, (*result.command.argv[:5], *BDFS)))
+            continue
         elif probe == "copies-together":
             data["gb_per_s"] = {bdf: data["gb_per_s"][old[i % 2]] for i, bdf in enumerate(BDFS)}
             argv = (*result.command.argv[:4], *BDFS)
