@@ -20,7 +20,7 @@ class Library:
 
     def __init__(self, offers: int, broken: tuple[int, ...] = ()) -> None:
         self.offers, self.broken = offers, broken
-        self.chosen: dict[tuple[str, tuple[int, int, int]], bytes] = {}
+        self.chosen: dict[tuple[str, tuple[int, int, int]], str] = {}
         self.ran = -1
         self.products = 0
 
@@ -29,6 +29,7 @@ class Library:
             found = (_Heuristic * OFFERS).from_address(arguments[-2])
             for place in range(self.offers):
                 found[place].algorithm[0] = 100 + place
+                found[place].algorithm[7] = self.products  # as if nobody had written it
             ctypes.c_int.from_address(arguments[-1]).value = self.offers
         if name == "matmul":
             self.ran = _Heuristic.from_address(arguments[12]).algorithm[0] - 100

@@ -59,8 +59,8 @@ class Cublas:
             self._lt = importlib.import_module("nvmath.bindings.cublasLt")
         except ImportError as error:
             raise CudaError(f"expected the package nvmath-python, found: {error}; {install()}") from error
-        self.chosen: dict[tuple[str, tuple[int, int, int]], bytes] = {}
-        """Format and shape -> the algorithm that was chosen."""
+        self.chosen: dict[tuple[str, tuple[int, int, int]], str] = {}
+        """Format and shape -> the name of the algorithm that was chosen."""
         self._handle = self.call("create")
         number = int(self.call("get_version"))
         self.version = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
@@ -157,9 +157,9 @@ class Multiplication:
             raise CudaError(f"expected an algorithm for {self._form.name} {self._shape}, found none in this cuBLAS")
         key = (self._form.name, self._shape)
         if key in self._lt.chosen:  # the same one for every phase of this process
+            names = [self._name(place) for place in range(len(self._offers))]
             kept = self._lt.chosen[key]
-            same = [place for place, one in enumerate(self._offers) if bytes(one.algorithm) == kept]
-            self._chosen = same[0] if same else 0
+            self._chosen = names.index(kept) if kept in names else 0
             self.pass_s = seconds_of(self.run, TIMED)
             return
         once = seconds_of(self.run, 1)
@@ -169,7 +169,7 @@ class Multiplication:
             times = self._time(seconds_of, times)
         best = min(range(len(times)), key=times.__getitem__)
         self._chosen = best if times[best] < times[0] * (1 - WORTH) else 0
-        self._lt.chosen[key] = bytes(self._offers[self._chosen].algorithm)
+        self._lt.chosen[key] = self.algorithm
         self.pass_s = times[self._chosen]
         self.timed = times
 
@@ -224,7 +224,10 @@ class Multiplication:
 
         The bytes of it would not do: two H200s with one library had some that nobody had written.
         """
-        offer = self._offers[self._chosen]
+        return self._name(self._chosen)
+
+    def _name(self, place: int) -> str:
+        offer = self._offers[place]
         parts = []
         for name, which in CONFIG.items():
             value, size = ctypes.c_uint32(0), ctypes.c_size_t(0)
