@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytest_gpuready.errors import ParseError, ToolError
-from pytest_gpuready.model import Command, CommandResult, Inventory, Measurement, Node, Part, Problem
+from pytest_gpuready.model import Command, CommandResult, Inventory, Measurement, Node, Part, Problem, Watch
 from pytest_gpuready.model.stress_doc import STRESS_GRACE_S
 from pytest_gpuready.parse.agent import stress_doc
 from pytest_gpuready.probes import stress_gemm, stress_long, stress_memory
@@ -75,9 +75,12 @@ class StressProbe:
         runs = [run_of(doc, slot) for slot in node.slots]
         for run, told in zip(runs, self._told(runs), strict=True):
             known = {said.metric: said for said in told}
+            watches: dict[tuple[int, ...], Watch] = {}
             for metric in self.metrics:
                 said = known.get(metric) or Said(metric, problem=run.why or f"expected {metric}, found no such phase")
-                yield said.answer(run.slot.part, seen, None if said.problem else run.watch(said.of))
+                if not said.problem and said.of not in watches:
+                    watches[said.of] = run.watch(said.of)
+                yield said.answer(run.slot.part, seen, watches.get(said.of))
 
     def _told(self, runs: Sequence[Run]) -> list[Iterator[Said]]:
         """What the document says of each GPU."""
