@@ -73,6 +73,20 @@ def test_hbm_share(measured, require):
     require(measured)
 
 
+@pytest.mark.level(2)
+@pytest.mark.clause("STRESS-66")
+def test_latency_host(measured, require):
+    """The GPU waits no longer for host memory than its peers."""
+    require(measured)
+
+
+@pytest.mark.level(2)
+@pytest.mark.clause("STRESS-67")
+def test_latency_device(measured, require):
+    """The GPU waits no longer for its own memory than its peers."""
+    require(measured)
+
+
 @pytest.mark.level(3)
 @pytest.mark.clause("STRESS-10")
 def test_gemm_ended(measured, require):

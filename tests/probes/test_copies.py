@@ -624,8 +624,8 @@ def test_copies_that_moved_nothing_did_not_end_well(rates, says):
 
 def test_a_rate_that_is_no_number_is_none():
     """NaN, which no document of the agent can hold, is no rate either."""
-    doc = TogetherDoc(gb_per_s={BDF: float("nan"), "0000:2a:00.0": 26.0}, log_after=log(*QUIET))
-    assert "above 0 and up to 130 GB/s, found nan" in _unmoved(doc, {BDF, "0000:2a:00.0"}, 130.0)
+    rates = {BDF: float("nan"), "0000:2a:00.0": 26.0}
+    assert "above 0 and up to 130 GB/s, found nan" in _unmoved(rates, {BDF, "0000:2a:00.0"}, 130.0)
 
 
 def test_copies_together_are_no_faster_than_the_profile_allows_one():

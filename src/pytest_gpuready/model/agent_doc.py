@@ -336,10 +336,13 @@ class CopiesDoc(Wire, frozen=True, kw_only=True):
 
 
 class TogetherDoc(Wire, frozen=True, kw_only=True):
-    """Host-to-device copies of all GPUs of the node at the same time: bdf -> GB/s."""
+    """Copies of all GPUs of the node at the same time: first all to the device, then all to the host."""
 
     problem: str = ""
     gb_per_s: dict[str, float] = {}
+    """Host to device: bdf -> GB/s."""
+    d2h_gb_per_s: dict[str, float] = {}
+    """Device to host, in the same way; empty where an older agent copied one way only."""
     seconds: float = 0.0
     log_after: KernelLog | None = None
     """As in `CopiesDoc`."""

@@ -50,7 +50,7 @@ class Plant(Wire, frozen=True, kw_only=True, omit_defaults=True):
 class Phase(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """One piece of load, the same on all GPUs. 0, "" and [] leave the choice to the worker.
 
-    Kinds: alloc, cache, hbm, pattern, gemm, pulse, burn, idle, and the crew's own: cool.
+    Kinds: alloc, cache, hbm, latency, pattern, gemm, pulse, burn, idle, and the crew's own: cool.
     """
 
     kind: str
@@ -231,6 +231,23 @@ class HbmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     size_bytes: int = 0
 
 
+class LatencyResult(Result, frozen=True, kw_only=True, omit_defaults=True):
+    """How long one thread waits for a word that lies in no cache of the GPU: nanoseconds of one step, per repeat."""
+
+    host_ns: list[float] = []
+    """Pinned memory of the host."""
+    device_ns: list[float] = []
+    """The GPU's own memory."""
+    cv: float = 0.0
+    """Standard deviation over mean; of the two series the larger one."""
+    steps: int = 0
+    """Of each repeat."""
+    host_bytes: int = 0
+    device_bytes: int = 0
+    cpus: str = ""
+    """CPUs beside which the host's memory was taken, "0-15": those near the GPU; "" where that was not to be had."""
+
+
 class PatternResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """A memory pattern over all memory that could be had."""
 
@@ -328,6 +345,7 @@ RESULTS: dict[str, type[Result]] = {
     "alloc": AllocResult,
     "cache": CacheResult,
     "hbm": HbmResult,
+    "latency": LatencyResult,
     "pattern": PatternResult,
     "gemm": GemmResult,
     "pulse": PulseResult,

@@ -14,6 +14,7 @@ from pytest_gpuready.model.stress_doc import (
     AllocResult,
     BurnResult,
     GemmResult,
+    LatencyResult,
     Phase,
     Plan,
     PulseResult,
@@ -24,6 +25,8 @@ from pytest_gpuready.model.stress_doc import (
 
 SAME = ("format", "level", "kernel", "pattern")
 """What a result says as well as its phase: it must be the same."""
+LATE_S = 0.05
+"""So far may the clock of the GPU be from that of the host over a phase."""
 FAR = 0.5
 """Operations over seconds must come this near to the rate that is said."""
 
@@ -106,6 +109,10 @@ def _result(result: Result) -> Iterator[str]:
         yield f"expected the first of {count} errors with its place, found none"
     if isinstance(result, AllocResult) and not 0 < result.share <= 1:
         yield f"expected a share of the memory between 0 and 1, found {result.share:g}"
+    if isinstance(result, LatencyResult):
+        walked_s = result.steps * (sum(result.host_ns) + sum(result.device_ns)) / 1e9
+        if walked_s > result.seconds + LATE_S:
+            yield f"expected steps that fit into {result.seconds:.3f} s, found {walked_s:.3f} s of them"
     if isinstance(result, GemmResult):
         yield from _products(result)
     if isinstance(result, BurnResult):

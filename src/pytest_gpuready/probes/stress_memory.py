@@ -8,7 +8,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from pytest_gpuready.model.stress_doc import AllocResult, CacheResult, HbmResult, MemoryFault, PatternResult
+from pytest_gpuready.agent.stress import figures
+from pytest_gpuready.model.stress_doc import (
+    AllocResult,
+    CacheResult,
+    HbmResult,
+    LatencyResult,
+    MemoryFault,
+    PatternResult,
+)
 from pytest_gpuready.model.units import show
 from pytest_gpuready.probes.stress_answers import Said, ended
 from pytest_gpuready.probes.stress_pieces import KERNELS, LEVELS_OF_CACHE
@@ -18,7 +26,10 @@ ENDED, ALLOCATED, WRONG = "stress.memory.ended", "stress.memory.allocated", "str
 HBM = {kernel: f"stress.hbm.{kernel}" for kernel in KERNELS}
 CACHE = {level: f"stress.cache.{level}.wrong" for level in LEVELS_OF_CACHE}
 SHARE = "stress.hbm.share"
-METRICS = (ENDED, ALLOCATED, WRONG, *CACHE.values(), *HBM.values(), SHARE)
+LATENCY = {where: f"stress.latency.{where}" for where in ("host", "device")}
+METRICS = (ENDED, ALLOCATED, WRONG, *CACHE.values(), *HBM.values(), SHARE, *LATENCY.values())
+LEAST_NS = {"host": 100.0, "device": 50.0}
+"""No read is faster: a link and a memory controller, or the way through both levels of cache, take longer than that."""
 
 PATTERNS_ENDED, PATTERNS_WRONG, PATTERNS_RATE = (f"stress.patterns.{name}" for name in ("ended", "wrong", "rate"))
 PATTERN_METRICS = (PATTERNS_ENDED, PATTERNS_WRONG, PATTERNS_RATE)
@@ -35,6 +46,8 @@ def memory(run: Run) -> Iterator[Said]:
         elif phase.kind == "hbm":
             yield _hbm(run, number, HBM[phase.kernel])
     yield _share(run)
+    for where in LATENCY:
+        yield _latency(run, where)
     yield _patterns(run, WRONG)
 
 
@@ -105,6 +118,35 @@ def _hbm(run: Run, number: int, metric: str) -> Said:
         says = f"expected at most {show(theory, 'GB/s')} (memory clock and width), found {show(rate, 'GB/s')}"
         return Said(metric, problem=f"{says}: not a measurement")
     return Said(metric, value=rate, unit="GB/s", detail=detail, conditions=conditions)
+
+
+def _latency(run: Run, where: str) -> Said:
+    """Median of the repeats; the shorter the better, so what no read can be is none."""
+    metric = LATENCY[where]
+    number = next(iter(_numbers(run, "latency")), None)
+    if number is None:
+        return Said(
+            metric, problem=run.why or "expected a latency in the plan, found none: ask an agent of this version"
+        )
+    found = run.result(number)
+    if not isinstance(found, LatencyResult):
+        return Said(metric, problem=str(found))
+    series, size = (found.host_ns, found.host_bytes) if where == "host" else (found.device_ns, found.device_bytes)
+    if not series:
+        return Said(metric, problem=f"expected nanoseconds of reads of {where} memory, found none")
+    step = statistics.median(series)
+    if step < LEAST_NS[where]:
+        says = f"expected at least {show(LEAST_NS[where], 'ns')} for a read of {where} memory, found {show(step, 'ns')}"
+        return Said(metric, problem=f"{says}: not a measurement")
+    cv = figures.cv(series)
+    beside = f"beside CPUs {found.cpus}" if found.cpus else "beside CPUs that are not known to be near"
+    conditions = (
+        f"one thread over {show(size / 2**20, 'MiB')}",
+        f"median of {len(series)}",
+        *([f"CV {100 * cv:.2f} %"] if cv is not None else []),
+        *([beside] if where == "host" else []),
+    )
+    return Said(metric, value=step, unit="ns", conditions=", ".join(conditions))
 
 
 def _share(run: Run) -> Said:

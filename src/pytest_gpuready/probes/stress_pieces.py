@@ -59,6 +59,8 @@ def _memory(_: Node, __: float) -> tuple[Phase, ...]:
         *(Phase(kind="cache", level=level, seconds=0.5) for level in LEVELS_OF_CACHE),
         *(Phase(kind="hbm", kernel=kernel, repeats=REPEATS, limit_s=60.0) for kernel in KERNELS),
         *(Phase(kind="pattern", pattern=name, limit_s=120.0) for name in SHORT_PATTERNS),
+        # The last one: a pointer that is read wrong leads out of the memory and breaks the context.
+        Phase(kind="latency", limit_s=60.0),
     )
 
 

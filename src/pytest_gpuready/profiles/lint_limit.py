@@ -58,6 +58,7 @@ MOST_CEILING = {
     "pcie.h2d.bandwidth": GEN6_X16,
     "pcie.d2h.bandwidth": GEN6_X16,
     "pcie.h2d.concurrent": GEN6_X16,
+    "pcie.d2h.concurrent": GEN6_X16,
     "pcie.bidirectional.bandwidth": 2 * GEN6_X16,
 }
 """Metric -> the highest ceiling that PCIe allows; copies over another link need their reason."""

@@ -27,6 +27,7 @@ ATTRIBUTE_SMS, ATTRIBUTE_L2, ATTRIBUTE_MAJOR, ATTRIBUTE_MINOR = 16, 38, 75, 76
 ATTRIBUTE_MEMORY_KHZ, ATTRIBUTE_MEMORY_BITS = 36, 37
 """CUdevice_attribute."""
 EVENT_WITH_TIME, STREAM_NON_BLOCKING = 0, 1
+HOST_MAPPED = 2
 
 
 def is_absent(error: Exception) -> bool:
@@ -151,6 +152,16 @@ class Gpu:
             for address in held:
                 with contextlib.suppress(CudaError):
                     self.release(address)
+
+    @contextlib.contextmanager
+    def host_buffer(self, size_bytes: int) -> Iterator[int]:
+        """Pinned host memory that kernels reach by the same address; it lies near the CPU that this thread is on."""
+        address = int(self._cuda.call("cuMemHostAlloc", size_bytes, HOST_MAPPED))
+        try:
+            yield address
+        finally:
+            with contextlib.suppress(CudaError):
+                self._cuda.call("cuMemFreeHost", address)
 
     def zero(self, address: int, size_bytes: int) -> None:
         self._cuda.call("cuMemsetD8Async", address, 0, size_bytes, self._stream)

@@ -70,12 +70,13 @@ class Engine:
 
     def prepare(self, phases: Sequence[Any]) -> None:
         """Begin to compile what the phases will need, in their order."""
-        from pytest_gpuready.agent.stress import burn, check, kernels_memory  # noqa: PLC0415 - see `main`
+        from pytest_gpuready.agent.stress import burn, check, kernels_latency, kernels_memory  # noqa: PLC0415 - see `main`
         from pytest_gpuready.agent.stress.formats import FORMATS  # noqa: PLC0415 - see `main`
 
         memory = {
             "pattern": kernels_memory.patterns,
             "hbm": kernels_memory.bandwidth,
+            "latency": kernels_latency.chains,
             "cache": kernels_memory.caches,
             "burn": kernels_memory.patterns,
         }
@@ -136,13 +137,21 @@ class Engine:
         Raises: CudaError.
         """
         from pytest_gpuready.agent.cuda_driver import CudaError  # noqa: PLC0415 - see `main`
-        from pytest_gpuready.agent.stress import bandwidth, burn, gemm, memory, pulse  # noqa: PLC0415 - see `main`
+        from pytest_gpuready.agent.stress import (  # noqa: PLC0415 - see `main`
+            bandwidth,
+            burn,
+            gemm,
+            latency,
+            memory,
+            pulse,
+        )
 
         kinds: dict[str, Callable[[], Any]] = {
             "idle": lambda: idle(phase.seconds, beat),
             "alloc": lambda: memory.alloc(self.gpu, phase, work.share, beat),
             "pattern": lambda: memory.pattern(self.gpu, phase, work.share, work.seed, beat),
             "hbm": lambda: bandwidth.hbm(self.gpu, phase, beat),
+            "latency": lambda: latency.latency(self.gpu, phase, work.seed, beat),
             "cache": lambda: bandwidth.cache(self.gpu, phase, work.seed, beat),
             "gemm": lambda: gemm.gemm(self.gpu, self._lt, phase, work.seed, beat),
             "pulse": lambda: pulse.pulse(self.gpu, self._lt, phase, work.seed, beat, place=work.place),
