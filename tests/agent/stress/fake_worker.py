@@ -54,6 +54,8 @@ def result(phase, seconds, line):
     if phase["kind"] == "gemm":
         rates = {"sustained_tflops": 700.0, "tflops": [700.0] * 4}
         return found | rates | {"format": phase["format"], "passes": 10, "checked": 640, "error_count": 0}
+    if phase["kind"] == "latency":
+        return found | {"host_ns": [1190.0] * 5, "device_ns": [350.0] * 5, "steps": 1}
     return found | {"kernel": phase["kernel"], "gb_per_s": [4200.0]}
 
 

@@ -221,6 +221,17 @@ def test_a_phase_ends_when_all_know_enough(node: Node, monkeypatch: pytest.Monke
     assert min(loads[0], loads[4]) >= lasted[0] - 0.002
 
 
+def test_a_latency_comes_through(node: Node) -> None:
+    """What a worker says of a phase of kind "latency" stands in the document as its result, on every GPU."""
+    node(2)
+    document = Crew(Plan(phases=[Phase(kind="latency", limit_s=20.0)], lead_s=0.05), (), worker=WORKER).run()
+    for gpu in document.gpus:
+        found = gpu.phases[0].latency
+        assert found is not None
+        assert (found.host_ns, found.device_ns, found.cut) == ([1190.0] * 5, [350.0] * 5, False)
+        assert gpu.phases[0].result is found
+
+
 # --- the end of it ----------------------------------------------------------------------------------------------------
 
 
