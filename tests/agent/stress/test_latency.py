@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -117,7 +118,7 @@ def test_every_node_comes_once(bits: int, seed: int) -> None:
     order = [place(i, bits, seed & MASK) for i in range(2**bits)]
     assert sorted(order) == list(range(2**bits))
     if bits > 8:
-        near = sum(abs(a - b) <= 1 for a, b in zip(order, order[1:], strict=False))
+        near = sum(abs(a - b) <= 1 for a, b in itertools.pairwise(order))
         assert near < len(order) / 50
 
 
