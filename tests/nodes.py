@@ -58,7 +58,8 @@ def _composed() -> tuple[CommandResult, ...]:
             made.append(_as(result, document, (*result.command.argv[:5], *BDFS)))
             continue
         elif probe == "copies-together":
-            data["gb_per_s"] = {bdf: data["gb_per_s"][old[i % 2]] for i, bdf in enumerate(BDFS)}
+            for way in ("gb_per_s", "d2h_gb_per_s"):
+                data[way] = {bdf: data[way][old[i % 2]] for i, bdf in enumerate(BDFS)}
             argv = (*result.command.argv[:4], *BDFS)
             made.append(_as(result, document, argv))
             continue
