@@ -47,7 +47,7 @@ def test_a_sound_clause_has_no_findings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (clause(f"at_least: 50, ceiling: 63, unit: GBps, {SOURCE}"), "line 7 $.clauses.A-1.limit.unit: expected one of %, C, GB/s, MB/s, MiB, TFLOPS, TFLOPS/GHz, TFLOPS/W, TOPS, TOPS/GHz, TOPS/W, W, ns, per TB, s, found 'GBps' (did you mean 'GB/s'?); correct the unit"),
+        (clause(f"at_least: 50, ceiling: 63, unit: GBps, {SOURCE}"), "line 7 $.clauses.A-1.limit.unit: expected one of %, C, C/min, GB/s, MB/s, MiB, TFLOPS, TFLOPS/GHz, TFLOPS/W, TOPS, TOPS/GHz, TOPS/W, W, ns, per TB, s, found 'GBps' (did you mean 'GB/s'?); correct the unit"),
         (clause(f"at_least: 50, ceiling: 63, unit: MB/s, {SOURCE}"), "$.clauses.A-1.limit.unit: expected GB/s (pcie.h2d.bandwidth has it so), found 'MB/s'"),
         (clause("at_least: 50, ceiling: 63, unit: GB/s"), "$.clauses.A-1.limit: expected a source, found none; say where"),
         (clause("at_least: 50, ceiling: 63, unit: GB/s, source: {kind: baseline, cite: lab}"), "$.clauses.A-1.limit.source: expected date and sample on a baseline"),

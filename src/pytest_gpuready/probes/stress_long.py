@@ -17,10 +17,10 @@ PULSE_ENDED, PULSE_WRONG, PULSE_REASONS, SWING = (
 )
 PULSE_METRICS = (PULSE_ENDED, PULSE_WRONG, PULSE_REASONS, SWING)
 
-BURN_ENDED, BURN_WRONG, BURN_REASONS, BURN_POWER, MARGIN, HOT, CLOCKS, STEADY = (
-    f"stress.burn.{name}" for name in ("ended", "wrong", "reasons", "power", "margin", "hot", "clocks", "steady")
+BURN_ENDED, BURN_WRONG, BURN_REASONS, BURN_POWER, MARGIN, HOT, CLOCKS, DRIFT = (
+    f"stress.burn.{name}" for name in ("ended", "wrong", "reasons", "power", "margin", "hot", "clocks", "drift")
 )
-BURN_METRICS = (BURN_ENDED, BURN_WRONG, BURN_REASONS, BURN_POWER, MARGIN, HOT, CLOCKS, STEADY)
+BURN_METRICS = (BURN_ENDED, BURN_WRONG, BURN_REASONS, BURN_POWER, MARGIN, HOT, CLOCKS, DRIFT)
 
 HOT_C = 5.0
 """A GPU within so much of its slowdown temperature is hot."""
@@ -80,7 +80,7 @@ def burn(run: Run, hottest: str) -> Iterator[Said]:
     yield ended(BURN_ENDED, run)
     yield reasons(BURN_REASONS, run)
     found = run.result(0)
-    others = (BURN_POWER, MARGIN, HOT, CLOCKS, STEADY)
+    others = (BURN_POWER, MARGIN, HOT, CLOCKS, DRIFT)
     if not isinstance(found, BurnResult):
         yield from (Said(metric, problem=str(found)) for metric in (BURN_WRONG, *others))
         return
@@ -148,19 +148,19 @@ def _heat(run: Run, hottest: str, lasted: str) -> Iterator[Said]:
             of=(0,),
         )
         yield Said(HOT, value=near, unit="s", conditions=f"within {HOT_C:g} C of {limit:.0f} C")
-    found = figures.steady(times, temperatures)
-    if found is None:
-        first, last = (temperatures[0], temperatures[-1]) if temperatures else (0.0, 0.0)
-        told = f"from {first:.0f} to {last:.0f} C in {lasted}"
-        yield Said(STEADY, problem=f"expected a temperature that stands still for a minute, found it {told}")
-        return
-    yield Said(
-        STEADY,
-        value=max(0.0, found.from_s - times[0]),
-        unit="s",
-        detail=f"then {found.slope_per_min:+.2f} C/min",
-        conditions=lasted,
-    )
+    yield _drift(times, temperatures, lasted)
+
+
+def _drift(times: Sequence[float], temperatures: Sequence[float], lasted: str) -> Said:
+    """How the temperature moves in the last minute, and since when it stands still."""
+    since = times[-1] - figures.STEADY_WINDOW_S if times else 0.0
+    last = [at for at, t in enumerate(times) if t >= since]
+    slope = figures.slope([times[at] for at in last], [temperatures[at] for at in last])
+    if slope is None or times[0] > since:
+        return Said(DRIFT, problem=f"expected samples of the temperature over a minute, found {len(times)}")
+    steady = figures.steady(times, temperatures)
+    rest = f"stands still since {steady.from_s - times[0]:.0f} s" if steady else "has not come to rest"
+    return Said(DRIFT, value=60 * slope, unit="C/min", detail=rest, conditions=f"last minute of {lasted}")
 
 
 def hottest_of(runs: Sequence[Run]) -> str:

@@ -166,7 +166,7 @@ METRICS: dict[str, Metric] = {
     "stress.burn.margin": _gpu("Degrees between the hottest moment of the burn-in and the slowdown temperature.", "C"),
     "stress.burn.hot": _gpu("Time of the burn-in spent within 5 degrees of the slowdown temperature.", "s"),
     "stress.burn.clocks": _gpu("Spread of the SM clock in the second half of the burn-in.", "%"),
-    "stress.burn.steady": _gpu("Time until the temperature stood still.", "s"),
+    "stress.burn.drift": _gpu("How the temperature moved in the last minute of the burn-in.", "C/min"),
     "copies.together.ended": _word(
         "How copies to all GPUs of the node at once ended, and what the kernel log said then."
     ),
