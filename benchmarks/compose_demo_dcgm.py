@@ -3,9 +3,9 @@
 ONE_GPU_RECORDING is a node with one H200 (identifiers replaced; results of `dcgmi` in it are left out), RUNS the folder
 with recorded runs of dcgmi 4.6.0 (`tests/data/dcgm/4.6.0`), ENGINE the recording of a node whose first GPU, also an
 H200, was loaded by the built-in engine: its results are put in with that GPU alone, at the address of the one here.
-Each run of dcgmi is put under the command that this product gives for the test; what DCGM printed and its exit code stay
-as they are, but for the serial number of the GPU. Those runs were asked for without this product's parameters and nobody
-watched the GPUs meanwhile: the recording says that it is composed.
+Each run of dcgmi is put under the command that this product gives for the test; what DCGM printed and its exit code
+stay as they are, but for the serial number of the GPU. Those runs were asked for without this product's parameters and
+nobody watched the GPUs meanwhile: the recording says that it is composed.
 """
 
 from __future__ import annotations
