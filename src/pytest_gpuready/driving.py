@@ -35,6 +35,7 @@ from pytest_gpuready.model import Clause, Outcome, Part
 from pytest_gpuready.profiles.metrics import AFTER_LOAD
 from pytest_gpuready.screen import screen_of
 from pytest_gpuready.transport.replay import BUILT_IN
+from pytest_gpuready.unopened import unopened
 
 INCOMPLETE = 20
 USAGE = 4
@@ -54,36 +55,42 @@ _NO_CALL = _NoCall()
 
 
 def open_driving(config: pytest.Config, level: int | None) -> Driving:
-    """Open (or, in a worker, join) the acceptance run that pytest was asked for; errors end the session in one line."""
+    """Open (or, in a worker, join) the acceptance run that pytest was asked for.
+
+    Raises:
+        pytest.UsageError: it cannot be opened: that ends the session in one line.
+    """
     worker = getattr(config, "workerinput", None)
     if worker is not None and "gpuready_out" not in worker:
-        raise pytest.UsageError(
+        raise unopened(
+            config,
             "with -n, expected -m levelN, a --gpuready option or a gpuready ini value, found none; "
-            "the controlling process has to open the run"
+            "the controlling process has to open the run",
+            USAGE,
         )
     unknown = _unknown_level(config)
     if unknown:
-        pytest.exit(f"gpuready: -m {unknown}: levels are 1 to 4", USAGE)
+        raise unopened(config, f"-m {unknown}: levels are 1 to 4", USAGE)
     writes_nothing = config.option.collectonly or config.option.gpuready_dry_run
     folder = tempfile.TemporaryDirectory(prefix="gpuready-") if writes_nothing else None
     settings = _settings(config, level, Path(folder.name) / "collected" if folder else None)
     forbids = os.environ.get("GPUREADY_UNASKED_REPLAY", "").split(", ")
     promised = next((named for name in forbids if (named := getattr(settings, name, None))), None)
     if settings.replay and promised:
-        pytest.exit(
-            f"gpuready: INCOMPLETE: expected the GPUs of {promised}, found none; no replay stands in for them",
-            INCOMPLETE,
+        raise unopened(
+            config, f"INCOMPLETE: expected the GPUs of {promised}, found none; no replay stands in for them", INCOMPLETE
         )
     left = settings.out / "certificate.json"
     older = f"; the certificate in {settings.out} is of an earlier run" if left.exists() and not worker else ""
     try:
         driving = Driving(config, Acceptance(settings, screen_of(config)), folder)
     except KeyboardInterrupt:
-        pytest.exit(f"gpuready: interrupted before the run was open: nothing was measured{older}", INTERRUPTED)
+        why = f"interrupted before the run was open: nothing was measured{older}"
+        raise unopened(config, why, INTERRUPTED) from None
     except LeaseError as error:
-        pytest.exit(f"gpuready: INCOMPLETE: {error}{older}", INCOMPLETE)
+        raise unopened(config, f"INCOMPLETE: {error}{older}", INCOMPLETE) from error
     except GpuReadyError as error:
-        pytest.exit(f"gpuready: {type(error).__name__} {error}{older}", USAGE)
+        raise unopened(config, f"{error}{older}", USAGE) from error
     config.pluginmanager.register(driving, "gpuready-driving")
     return driving
 
@@ -115,7 +122,7 @@ def _settings(config: pytest.Config, level: int | None, folder: Path | None) -> 
         site=path("site"),
         profile=str(local_profile) if profile and local_profile.is_file() else profile,
         replay=replay if not replay or replay in BUILT_IN else str(Path(config.invocation_params.dir, replay)),
-        nodes=_nodes(option.gpuready_nodes) or said("nodes"),
+        nodes=_nodes(config) or said("nodes"),
         transport=said("transport"),
         record=None if folder else path("record"),
         burn=said("burn"),
@@ -132,10 +139,11 @@ def _settings(config: pytest.Config, level: int | None, folder: Path | None) -> 
     )
 
 
-def _nodes(asked: str | None) -> str:
+def _nodes(config: pytest.Config) -> str:
     """The nodes that the command line names; an empty name (a variable that is not set) does not mean all of them."""
+    asked: str | None = config.option.gpuready_nodes
     if asked is not None and not asked.strip():
-        pytest.exit("gpuready: --gpuready-nodes: expected names of nodes, found nothing", USAGE)
+        raise unopened(config, "--gpuready-nodes: expected names of nodes, found nothing", USAGE)
     return asked or ""
 
 
@@ -206,7 +214,7 @@ class Driving:
         try:
             self._plan = self.acceptance.plan(asked, others=len(items) - len(asked))
         except GpuReadyError as error:
-            raise pytest.UsageError(f"gpuready: {type(error).__name__} {error}") from error
+            raise unopened(self._config, str(error), USAGE) from error
 
     # --- tests -------------------------------------------------------------------------------------------------------
 

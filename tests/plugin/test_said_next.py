@@ -151,3 +151,31 @@ def test_somebody_elses_mark_is_none_of_our_levels(accept: Accept) -> None:
 def _site(folder: Path) -> str:
     (folder / "site.yaml").write_text("site: 1\nnodes: {node01: {gpus: 1}}\n")
     return str(folder / "site.yaml")
+
+
+def test_a_run_that_only_a_clause_opens_says_once_why_it_cannot(accept: Accept) -> None:
+    """What ini names and is not there is found when the first clause is collected: one line, behind pytest's own."""
+    run = accept("-o", "gpuready_site=nowhere.yaml")
+    assert run.code == 4
+    both = run.result.outlines + run.result.errlines
+    assert [line[:10] for line in both if "nowhere.yaml" in line] == ["gpuready: "]
+    assert not [line for line in both if "Traceback" in line or "Error" in line]
+
+
+def test_a_wrong_mark_is_one_line_and_no_traceback(accept: Accept, pytester: pytest.Pytester) -> None:
+    """A clause without its one id is named with its test; where it was found out in our code is nobody's concern."""
+    pytester.makepyfile(
+        test_mine="import pytest\n@pytest.mark.clause('GPU-1', 2)\ndef test_mine(measured, require): ..."
+    )
+    run = accept("--gpuready-replay", "demo", "test_mine.py", suites=False)
+    assert run.code == 2
+    run.result.stdout.fnmatch_lines(['test_mine.py::test_mine: expected pytest.mark.clause("ID"), found clause(*'])
+    assert "plugin.py" not in run.result.stdout.str()
+
+
+def test_workers_say_once_what_the_controlling_process_lacks(accept: Accept) -> None:
+    """With -n and nothing that opens a run before the workers start, each says so for its first file alone."""
+    run = accept("-n", "1")
+    assert run.code not in (0, 5)
+    said = [line for line in run.result.outlines if line.startswith("gpuready: with -n, expected -m levelN")]
+    assert len(said) == 1
