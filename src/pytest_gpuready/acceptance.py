@@ -147,7 +147,8 @@ class Acceptance:
         if finished:
             self.run.store.restore_evidence()
         certificate = build(
-            findings=None if opening else self.findings,
+            findings=self.findings,
+            opening=opening,
             records=records,
             facts=Facts(
                 started=self.run.started,
