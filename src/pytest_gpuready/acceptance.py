@@ -208,8 +208,9 @@ class Acceptance:
             moved_to=f"{run.moved_to}/" if run.moved_to else "",
         )
 
-    def plan(self, asked: Asked, *, others: int) -> list[str]:
-        """What the tests of these clauses would measure, in their order; `others` are tests that judge no clause.
+    def plan(self, asked: Asked, *, others: int) -> tuple[list[str], bool]:
+        """What the tests of these clauses would measure, in their order, and whether that can be done on all nodes;
+        `others` are tests that judge no clause.
 
         Raises:
             StoreError: the run directory cannot be used.
@@ -223,13 +224,14 @@ class Acceptance:
             findings=self.findings,
             level=self.level,
             keep_going=self.settings.keep_going,
+            silent=self._first.silent(),
         )
         kind = self.reach.kind
         by = {"local": "this machine", "replay": f"replay of {self.basis_note}"}.get(kind, kind)
         bounds = {"ssh": (self.site.ssh if self.site else SshWay()).fanout}
         if self.site:
             bounds["kubernetes"] = self.site.kubernetes.fanout
-        return plan_lines(planned, by=by, at_once=bounds.get(kind, 0), others=others)
+        return plan_lines(planned, by=by, at_once=bounds.get(kind, 0), others=others), not planned.silent
 
     # --- opening -------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ from pytest_gpuready.unopened import unopened
 INCOMPLETE = 20
 USAGE = 4
 INTERRUPTED = 2
+INFEASIBLE = 1
+"""The exit code of a dry run whose plan cannot be carried out on some node."""
 DEFAULT_LEVEL = "GPUREADY_DEFAULT_LEVEL"
 """Environment variable of whoever started pytest: the level where neither -m nor the site file names one."""
 _SHOWN_FINDINGS = 20
@@ -161,6 +163,7 @@ class Driving:
         self._records: dict[tuple[str, str], list[Record]] = defaultdict(list)
         self._trouble = ""
         self._plan: list[str] = []
+        self._feasible = True
         self._headed = False
         self.judging = Judging(config, acceptance)
 
@@ -212,7 +215,7 @@ class Driving:
         """
         asked = [(item.stash[CLAUSE], parts_of(item)) for item in items if CLAUSE in item.stash]
         try:
-            self._plan = self.acceptance.plan(asked, others=len(items) - len(asked))
+            self._plan, self._feasible = self.acceptance.plan(asked, others=len(items) - len(asked))
         except GpuReadyError as error:
             raise unopened(self._config, str(error), USAGE) from error
 
@@ -286,12 +289,15 @@ class Driving:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, exit_status: int) -> int:
-        """Write the certificate; returns the exit code, which is 0 only for ACCEPTED and never lower than pytest's."""
+        """Write the certificate; returns the exit code, which is 0 only for ACCEPTED and never lower than pytest's.
+
+        A run that only collects writes none; of a dry run it is 0 where its plan can be carried out on every node.
+        """
         if self._folder:
             self.acceptance.close()
             with contextlib.suppress(OSError):
                 self._folder.cleanup()
-            return exit_status
+            return exit_status or (0 if self._feasible else INFEASIBLE)
         blockers = []
         if exit_status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             blockers.append(f"{STOPPED}{exit_status}: {_PYTEST_CODES.get(exit_status, 'stopped early')}")

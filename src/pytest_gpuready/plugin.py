@@ -61,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gpuready-dry-run",
         action="store_true",
         default=False,
-        help="print what would be measured, in order, and run no test; exit code 0 of a dry run accepts nothing",
+        help="print what would be measured, and run no test; exit code 0 accepts nothing, 1: not possible on all nodes",
     )
     text = "do not keep a level from running because a gate of the one before failed"
     group.addoption("--gpuready-keep-going", action="store_true", default=False, help=text)

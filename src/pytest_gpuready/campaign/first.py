@@ -31,6 +31,10 @@ class First:
     docs: dict[str, NodeFound] = field(default_factory=dict)
     unreached: dict[str, str] = field(default_factory=dict)
 
+    def silent(self) -> list[str]:
+        """Nodes of whose word about themselves nothing counts."""
+        return [name for name, found in self.docs.items() if found.node_doc is None and found.nvml_doc is None]
+
     def refuse(self, node: str, why: str, probes: Sequence[Probe]) -> None:
         """Take nothing that this node said; it stays among the evidence."""
         self.unreached[node] = why
