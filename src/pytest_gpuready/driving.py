@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytest_gpuready.acceptance import Acceptance, Settings
@@ -26,11 +27,12 @@ from pytest_gpuready.certificate.folded import folded
 from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.rule import by_reason
 from pytest_gpuready.certificate.summary import finding_block, summary_lines
+from pytest_gpuready.certificate.tables import ids_text
 from pytest_gpuready.certificate.words import STOPPED
 from pytest_gpuready.errors import GpuReadyError, LeaseError, StoreError
 from pytest_gpuready.grouped import Group, decode, groups
 from pytest_gpuready.judge import Found
-from pytest_gpuready.judging import CLAUSE, NO_ANSWER, Judging, parts_of
+from pytest_gpuready.judging import CLAUSE, LOST, NO_ANSWER, Judging, parts_of
 from pytest_gpuready.model import Clause, Outcome, Part
 from pytest_gpuready.profiles.metrics import AFTER_LOAD
 from pytest_gpuready.screen import screen_of
@@ -161,6 +163,8 @@ class Driving:
         self.certificate: Certificate | None = None
         self._config = config
         self._records: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        self._lost: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        """Node and why no answer came from it any more -> the clauses that have no value there."""
         self._trouble = ""
         self._plan: list[str] = []
         self._feasible = True
@@ -272,6 +276,8 @@ class Driving:
             told = {one.part.name: _record(one.outcome, one.reason) for one in decode(said["gpuready.cells"])}
         else:
             told = {part: _record(said["gpuready.outcome"], said["gpuready.reason"])}
+        for node, why in msgspec.json.decode(said.get(LOST, "{}"), type=dict[str, str]).items():
+            self._lost[node, why][clause] = None
         for name, record in told.items():
             broken = _record("ERROR", "the test broke in its tear-down")
             self._records[clause, name].append(broken if report.when == "teardown" else record)
@@ -369,6 +375,11 @@ class Driving:
         for reason, names in by_reason(silent)[:_SHOWN_FINDINGS] if len(certificate.nodes) > 1 else ():
             reporter.write_sep("_", f"no answer [{folded(names, 8)}]")
             reporter.write_line(reason)
+        for reason, names in by_reason(self._lost)[:_SHOWN_FINDINGS]:
+            clauses = dict.fromkeys(id_ for (node, _), ids in self._lost.items() if node in names for id_ in ids)
+            reporter.write_sep("_", f"no later answer [{folded(names, 8)}]")
+            reporter.write_line(reason)
+            reporter.write_line(f"so no value of {ids_text(list(clauses), 16)}")
 
 
 _PYTEST_CODES = {

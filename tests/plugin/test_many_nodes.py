@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -125,6 +126,32 @@ def test_a_node_without_an_answer_is_one_block(accept: Accept) -> None:
     assert re.search("test_present\\[node02\\] NO ANSWER", said)
     clauses = len([c for c in said_of(run, "node02").values() if "NOT MEASURED" in c])
     assert run.result.parseoutcomes()["unanswered"] + run.result.parseoutcomes().get("xfailed", 0) >= clauses
+
+
+def test_a_node_that_is_lost_on_the_way_is_told_once(accept: Accept) -> None:
+    """Two nodes that gave no answer after their inventory: terminal, reasons and page tell that once, with all clauses,
+    whether a command was still sent or not."""
+    gone: Change = lambda result: result if result.command.argv[3] in ("node", "nvml") else None  # noqa: E731
+    record(accept.path / "nodes", level=2, node02=gone, node03=gone)
+    meta = accept.path / "nodes/recording.json"
+    failed = {name: f"{name}: expected to log in by ssh, found no route to {name}" for name in ("node02", "node03")}
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "failed": failed}))
+    run = accept(*LEVEL2)
+    said = run.result.stdout.str()
+    assert (run.code, run.status) == (20, "INCOMPLETE")
+    assert not re.search("^_+ test_", said, re.MULTILINE)
+    assert len(re.findall(r"^_+ no later answer \[node\[02-03\]\] _+$", said, re.MULTILINE)) == 1
+    lacking = {clause for clause, outcomes in said_of(run, "node02").items() if "NOT MEASURED" in outcomes}
+    run.result.stdout.fnmatch_lines(
+        ["expected to log in by ssh, found no route to <node>", "so no value of PCIE-1 to PCIE-21, AFTER-1, AFTER-2"]
+    )
+    assert len(lacking) == 23
+    ids = "PCIE-1 to PCIE-6, PCIE-9, PCIE-16 to PCIE-21, AFTER-1, AFTER-2 NOT MEASURED on"
+    assert run.certificate["why"] == [
+        f"{ids} 6 parts of node[02-03]: expected to log in by ssh, found no route to <node>"
+    ]
+    assert lines(run, "node02") == f"{ids} 3 parts from node02 GPU 0 on: {failed['node02']}"
+    assert (run.out / "certificate.html").read_text().count("route to node03") == 2  # of the worst, and node by node
 
 
 def called(change: Change, name: str, result: CommandResult) -> CommandResult | None:
