@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_gpuready import __version__
+from pytest_gpuready.campaign.directory import Directory, claim
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.first import ask_all, ask_here, hold_to_site, read_first
 from pytest_gpuready.campaign.lease import Lease, default_path, ticket
@@ -110,7 +111,10 @@ class Acceptance:
         self.site: Site | None = self.reach.site
         here = not (self.reach.remote or settings.replay or settings.joined or settings.only_collected)
         self._lease = Lease(default_path(), node=self.reach.names[0], out=settings.out) if here else None
+        self._directory: Directory | None = None
         try:
+            # Before any node is asked: who is refused the directory has touched none.
+            self._directory = None if settings.joined else claim(settings.out)
             self._open(self.reach)
         except BaseException:
             self.close()
@@ -126,11 +130,11 @@ class Acceptance:
         if self._lease:
             self._lease.release()
             self._lease = None
-        run: Run | None = getattr(self, "run", None)
-        # Who was refused the directory has the nodes of the run that holds it, and may not let them go.
-        self.reach.close(release=run is not None and not self.settings.joined)
-        if run and run.lock:
-            run.lock.close()
+        # Who was refused the directory would have the nodes of the run that holds it, and may not let them go.
+        self.reach.close(release=self._directory is not None)
+        if self._directory:
+            self._directory.give_up()
+            self._directory = None
 
     def conclude(
         self, records: Mapping[tuple[str, str], Sequence[Record]], *, finished: bool, blockers: Sequence[str] = ()
@@ -283,8 +287,9 @@ class Acceptance:
         if settings.joined:
             self.run: Run = join_run(settings.out, store)
             return
+        assert self._directory is not None
         self.run = open_run(
-            settings.out,
+            self._directory,
             store=store,
             identity=self._identity(),
             fresh=first.taken,

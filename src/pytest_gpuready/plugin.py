@@ -273,8 +273,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The last word: whoever set another exit code meanwhile has not lowered it."""
+    """The last word: whoever set another exit code meanwhile has not lowered it, and a run that was opened in vain
+    (another plug-in ended the start of the session) lets go of its nodes."""
     _keep_code(config)
+    driving = config.stash.get(DRIVING, None)
+    if driving and ENDED not in config.stash and not hasattr(config, "workerinput"):
+        driving.acceptance.close()
 
 
 def _keep_code(config: pytest.Config) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from pytest_gpuready.campaign.directory import claim
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import CommandResult
 from pytest_gpuready.transport.recording import append, encode_result, result_files
@@ -294,6 +295,41 @@ def test_what_cannot_be_reached_so_is_said_in_one_line(accept: Accept, arguments
     assert says in said[0]
     assert "Error" not in said[0]
     assert not run.out.exists()
+
+
+def test_who_is_refused_the_directory_has_touched_no_node(accept: Accept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second run in one directory ends before its first contact; a first one that fails there leaves no directory."""
+    asked: list[str] = []
+    run_one = Replay.run
+    monkeypatch.setattr(Replay, "run", lambda self, command: asked.append(command.node) or run_one(self, command))
+    record(accept.path / "nodes")
+    held = claim(accept.path / "gpuready-out")
+    run = accept(*LEVEL1)
+    assert run.code == 20
+    (line,) = run.result.errlines
+    assert line.startswith(f"gpuready: INCOMPLETE: expected {accept.path / 'gpuready-out'} free, found another run")
+    assert asked == []
+    held.give_up()
+    assert accept(*LEVEL1, "--gpuready-profile", "a100-80-sxm").code == 4
+    assert set(asked) == set(NAMES)
+    assert not run.out.exists()
+
+
+def test_a_run_that_was_opened_in_vain_lets_go(accept: Accept, pytester: pytest.Pytester) -> None:
+    """Where another plug-in ends the session before a test was collected, the directory is free again."""
+    pytester.makepyfile(
+        ends="""
+        import pytest
+        @pytest.hookimpl(trylast=True)
+        def pytest_sessionstart():
+            raise pytest.UsageError("not today")
+        """
+    )
+    record(accept.path / "nodes")
+    run = accept(*LEVEL1, "-p", "ends")
+    assert run.code == 4
+    assert run.certificate["finished"] is False
+    claim(run.out).give_up()
 
 
 def test_a_run_is_continued_node_by_node(accept: Accept) -> None:
