@@ -162,6 +162,16 @@ def called(change: Change, name: str, result: CommandResult) -> CommandResult | 
     return changed and dataclasses.replace(changed, stdout=changed.stdout.replace('"node03"', f'"{name}"'))
 
 
+def test_of_a_long_answer_that_is_none_the_beginning_is_kept(accept: Accept) -> None:
+    """What a node sends at the first contact is held for all nodes at once: of megabytes of some other JSON a little
+    stays, and the store says so."""
+    record(accept.path / "nodes", node02=text(lambda _said: json.dumps({"x": "y" * 1_000_000})))
+    run = accept(*LEVEL1)
+    assert judged(run) == {name: "INCOMPLETE" if name == "node02" else "ACCEPTED" for name in NAMES}
+    assert max(path.stat().st_size for path in (run.out / "evidence").iterdir()) == 65_536
+    assert "kept are the first 65536 bytes of it" in (run.out / "store/node@node02.json").read_text()
+
+
 def test_one_machine_behind_two_names_is_neither(accept: Accept) -> None:
     """Two names that lead to one boot prove nothing about either of them."""
     boots: list[str] = []
