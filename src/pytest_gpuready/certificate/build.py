@@ -24,6 +24,7 @@ from pytest_gpuready.certificate.document import (
 )
 from pytest_gpuready.certificate.folded import folded_lines
 from pytest_gpuready.certificate.rule import OPEN, Asked, Cell, Ruling, held_by_all, hidden, of_any, rule
+from pytest_gpuready.certificate.words import ON_THE_NODE
 from pytest_gpuready.certificate.written import number
 from pytest_gpuready.model import Outcome, Part
 
@@ -177,7 +178,7 @@ def _says(whole: Ruling, facts: Facts, cells: Sequence[Cell], excluded: set[str]
 
 def _do_next(whole: Ruling, facts: Facts, cells: Sequence[Cell], several: bool) -> list[str]:
     if facts.basis == "replay":
-        return [f"on the node itself: {facts.command}"]
+        return [f"{ON_THE_NODE}{facts.command}"]
     steps: list[str] = []
     for clause, part in cells if whole.judged == "REJECTED" else ():
         if part.outcome == "FAIL" and clause.required and part.action and len(steps) < STEPS_AT_MOST:
