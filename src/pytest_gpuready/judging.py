@@ -26,6 +26,8 @@ LOST = "gpuready.lost"
 """The property that says why nodes that had answered before gave no answer: JSON, node -> reason."""
 SAID = pytest.StashKey[list[Said]]()
 """What a test that stands for several parts came to on each of them."""
+USUAL = pytest.StashKey[Callable[..., Any]]()
+"""How pytest itself shows why a test failed."""
 WHY_LOST = pytest.StashKey[dict[str, str]]()
 """Nodes from which no answer came to such a test, though one had come before -> why."""
 
@@ -136,6 +138,11 @@ class Judging:
             return
         verdict = item.stash.get(VERDICT, None)
         excinfo = call.excinfo
+        if excinfo is not None and call.when == "call" and isinstance(excinfo.value, (OutOfSpec, NotMeasuredError)):
+            # Its line is all that is shown; a traceback costs as much as twenty tests, and thousands may fail.
+            line = str(excinfo.value)
+            item.stash[USUAL] = item.repr_failure
+            item.repr_failure = lambda *_, **__: line  # type: ignore[method-assign]
         about = parameter(item)
         if isinstance(about, Group):
             if call.when != "call" and excinfo is None:
@@ -176,6 +183,9 @@ class Judging:
         """A clause that returned without judging fails; a finding is shown as its line, not as a traceback."""
         if CLAUSE not in item.stash:
             return
+        if USUAL in item.stash:
+            item.repr_failure = item.stash[USUAL]  # type: ignore[method-assign]
+            del item.stash[USUAL]
         if report.when == "call" and report.passed and VERDICT not in item.stash and SAID not in item.stash:
             report.outcome = "failed"
             report.longrepr = _no_verdict(item)
