@@ -14,7 +14,7 @@ SRC = Path(__file__).parents[1] / "src" / "pytest_gpuready"
 ROOMS = (
     ("accept",),
     ("plugin",),
-    ("driving", "judging", "grouped", "again", "fixtures", "hookspecs", "screen", "unopened"),
+    ("driving", "judging", "grouped", "again", "blocks", "fixtures", "hookspecs", "screen", "unopened"),
     ("acceptance",),
     ("cli",),
     ("certificate",),

@@ -21,13 +21,11 @@ import pytest
 
 from pytest_gpuready.acceptance import Acceptance, Settings
 from pytest_gpuready.again import command_again
+from pytest_gpuready.blocks import Lost, write_blocks
 from pytest_gpuready.certificate.build import Record
-from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
-from pytest_gpuready.certificate.folded import folded
+from pytest_gpuready.certificate.document import Certificate
 from pytest_gpuready.certificate.lines import one_line
-from pytest_gpuready.certificate.rule import by_reason
-from pytest_gpuready.certificate.summary import finding_block, summary_lines
-from pytest_gpuready.certificate.tables import ids_text
+from pytest_gpuready.certificate.summary import summary_lines
 from pytest_gpuready.certificate.words import STOPPED
 from pytest_gpuready.errors import GpuReadyError, LeaseError, StoreError
 from pytest_gpuready.grouped import Group, decode, groups
@@ -46,7 +44,6 @@ INFEASIBLE = 1
 """The exit code of a dry run whose plan cannot be carried out on some node."""
 DEFAULT_LEVEL = "GPUREADY_DEFAULT_LEVEL"
 """Environment variable of whoever started pytest: the level where neither -m nor the site file names one."""
-_SHOWN_FINDINGS = 20
 
 
 class _NoCall:
@@ -163,8 +160,7 @@ class Driving:
         self.certificate: Certificate | None = None
         self._config = config
         self._records: dict[tuple[str, str], list[Record]] = defaultdict(list)
-        self._lost: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-        """Node and why no answer came from it any more -> the clauses that have no value there."""
+        self._lost: Lost = defaultdict(dict)
         self._trouble = ""
         self._plan: list[str] = []
         self._feasible = True
@@ -285,7 +281,7 @@ class Driving:
     def pytest_report_teststatus(
         self, report: pytest.CollectReport | pytest.TestReport
     ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """A test that lacks only the answers of nodes that gave none has no block of its own: `_blocks` has one for
+        """A test that lacks only the answers of nodes that gave none has no block of its own: `blocks` has one for
         all of them."""
         said = report.user_properties if isinstance(report, pytest.TestReport) and report.failed else ()
         if any(name == NO_ANSWER for name, _ in said):
@@ -345,7 +341,7 @@ class Driving:
             reporter.write_line(f"INCOMPLETE  {self._trouble}")
         if self.certificate is None:
             return
-        self._blocks(reporter, self.certificate)
+        write_blocks(reporter, self.certificate, self._lost)
         replay = self.certificate.basis != "hardware"
         basis = self.certificate.basis.upper()
         reporter.write_sep("=", f"{basis}: certifies no hardware" if replay else "GPU acceptance certificate")
@@ -353,33 +349,6 @@ class Driving:
             reporter.write_line(f"{label:<11} {text}")
         if replay:
             reporter.write_sep("=", f"{basis}: certifies no hardware")
-
-    def _blocks(self, reporter: pytest.TerminalReporter, certificate: Certificate) -> None:
-        findings: list[tuple[ClauseEntry, PartEntry]] = [
-            (clause, part)
-            for suite in certificate.suites
-            for clause in suite.clauses
-            for part in clause.parts
-            if part.outcome == "FAIL"
-        ]
-        for clause, part in findings[:_SHOWN_FINDINGS]:
-            reporter.write_sep("_", f"{clause.id} [{part.part}]")
-            reporter.write_line(clause.sentence)
-            if self._config.option.tbstyle == "no":
-                reporter.write_line(part.line)
-            for line in finding_block(part, clause):
-                reporter.write_line(line)
-        if len(findings) > _SHOWN_FINDINGS:
-            reporter.write_line(f"{len(findings) - _SHOWN_FINDINGS} more findings stand on the certificate")
-        silent = [(node.name, node.problem) for node in certificate.nodes if not node.answered]
-        for reason, names in by_reason(silent)[:_SHOWN_FINDINGS] if len(certificate.nodes) > 1 else ():
-            reporter.write_sep("_", f"no answer [{folded(names, 8)}]")
-            reporter.write_line(reason)
-        for reason, names in by_reason(self._lost)[:_SHOWN_FINDINGS]:
-            clauses = dict.fromkeys(id_ for (node, _), ids in self._lost.items() if node in names for id_ in ids)
-            reporter.write_sep("_", f"no later answer [{folded(names, 8)}]")
-            reporter.write_line(reason)
-            reporter.write_line(f"so no value of {ids_text(list(clauses), 16)}")
 
 
 _PYTEST_CODES = {
