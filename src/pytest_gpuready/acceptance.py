@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import re
@@ -31,7 +32,7 @@ from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.nodes import node_entries
 from pytest_gpuready.certificate.opening import header_lines, long_s, seen
 from pytest_gpuready.certificate.written import json_chunks
-from pytest_gpuready.errors import InventoryError, StoreError
+from pytest_gpuready.errors import InventoryError, StoreError, TransportError
 from pytest_gpuready.files import write_together
 from pytest_gpuready.inventory import Site, applies, choose_profile, resolve
 from pytest_gpuready.inventory.nodeset import fold
@@ -265,9 +266,11 @@ class Acceptance:
         self._probes += dcgm_probes(self.profile, seconds(settings.burn))
         self._probes += [AfterProbe(level, self.profile) for level in LOADED_LEVELS]
         self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)
-        topology = getattr(reach.way, "topology", None)
-        if topology and asked_for(self.profile, self.inventory):
-            self.inventory = with_switches(self.inventory, lambda: topology().paths)
+        if asked_for(self.profile, self.inventory):
+            self.inventory = with_switches(self.inventory, reach.switches)
+        elif settings.record:
+            with contextlib.suppress(TransportError):  # whoever judges the recording by another profile may want them
+                reach.switches()
         self.basis, self.basis_note = self._basis(reach.transport)
         default = site.level if site and site.level else settings.default_level or self._highest_level()
         self.level = settings.level or max(default, settings.named_level)

@@ -16,6 +16,7 @@ from lxml import etree
 from pytest_gpuready.campaign.directory import claim
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import CommandResult
+from pytest_gpuready.parse.slurm_topology import SlurmTopology
 from pytest_gpuready.transport.recording import append, encode_result, result_files
 from pytest_gpuready.transport.replay import Replay
 from tests.nodes import as_another, demo_results
@@ -323,6 +324,52 @@ def test_who_is_refused_the_directory_has_touched_no_node(accept: Accept, monkey
     assert accept(*LEVEL1, "--gpuready-profile", "a100-80-sxm").code == 4
     assert set(asked) == set(NAMES)
     assert not run.out.exists()
+
+
+IN_RACKS = """profile: ours
+extends: h200-sxm
+version: "1"
+title: H200, compared within racks
+pci_ids: ["10de:2335"]
+clauses:
+  PCIE-5:
+    peers: {among: rack, worse: lower, percent: 15.0, source: {kind: contract, cite: annex B}}
+"""
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_replay_knows_the_racks_of_the_run(accept: Accept, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    """Switches that stand for racks are recorded, also that Slurm could not say them: both certificates are the same
+    but for their basis, whichever profile the run was recorded with."""
+
+    class Slurm(Replay):
+        """Stands for the transport: what was recorded before, and which switches there are."""
+
+        def topology(self) -> SlurmTopology:
+            if not known:
+                raise TransportError("scontrol: no answer within 10 s")
+            return SlurmTopology(kind="tree", paths={name: (f"leaf{i // 2}",) for i, name in enumerate(NAMES)})
+
+    def opened(_kind: str, _way: object, _screen: object) -> tuple[Replay, Replay]:
+        bare = Slurm(accept.path / "nodes")
+        return bare, bare
+
+    monkeypatch.setattr("pytest_gpuready.campaign.reach.open_way", opened)
+    record(accept.path / "nodes", level=2)
+    (accept.path / "ours.yaml").write_text(IN_RACKS)
+    (accept.path / "site.yaml").write_text(SITE)
+    asked = ("-m", "level2", "-k", "host_to_device", "--gpuready-site", "site.yaml")
+    by_slurm = ("--gpuready-transport", "slurm", "--gpuready-record")
+    live = accept(*asked, *by_slurm, "rec", "--gpuready-profile", "ours.yaml").certificate
+    replayed = accept(*asked, "--gpuready-replay", "rec", "--gpuready-profile", "ours.yaml").certificate
+    assert [node.get("rack", "") for node in live["nodes"]] == (["leaf0"] * 2 + ["leaf1"] * 2 if known else [""] * 4)
+    differ = {"basis", "basis_note", "verdict", "nodes", "evidence"}
+    kept = [{k: v for k, v in comparable(one).items() if k not in differ} for one in (live, replayed)]
+    assert kept[0] == kept[1]
+    assert [{**node, "verdict": ""} for node in live["nodes"]] == [{**n, "verdict": ""} for n in replayed["nodes"]]
+    accept(*asked, *by_slurm, "plain")
+    again = accept(*asked, "--gpuready-replay", "plain", "--gpuready-profile", "ours.yaml").certificate
+    assert again["nodes"] == replayed["nodes"]
 
 
 def test_a_run_that_was_opened_in_vain_lets_go(accept: Accept, pytester: pytest.Pytester) -> None:
