@@ -16,11 +16,10 @@ from pytest_gpuready.judge.peers import (
     Policy,
     Sense,
     Standing,
-    Survey,
     compare,
     compare_groups,
-    survey,
 )
+from pytest_gpuready.judge.survey import Survey, survey
 from pytest_gpuready.model.hardware import Part
 
 GOOD = (52.9, 52.7, 53.0, 52.8, 53.1, 52.9, 52.6, 53.0)

@@ -15,7 +15,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from pytest_gpuready.judge.limits import side
-from pytest_gpuready.judge.peers import Place, Policy, Sense, Standing, compare_groups, survey
+from pytest_gpuready.judge.peers import Place, Policy, Sense, Standing, compare_groups
+from pytest_gpuready.judge.survey import survey
 from pytest_gpuready.model import Clause, Inventory, Measurement, Part, PeerLimit
 from pytest_gpuready.model.peer_limit import AMONG, WHERE
 
