@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ClusterShell import NodeSet
 from ClusterShell.NodeUtils import GroupResolverConfig
 
 from pytest_gpuready import accept as accepting
@@ -202,8 +203,8 @@ def test_the_command_for_many_nodes_is_what_a_shell_takes(
     (accept.path / "ssh_config").write_text("Host *\n  ProxyCommand false\n")
     groups = accept.path / "groups.conf"
     groups.write_text("[Main]\ndefault: here\n[here]\nmap: [ $GROUP = gpu ] && echo 'node[01-04],other-7'\n")
-    resolver = GroupResolverConfig(str(groups))  # else that of whichever test asked for a group first
-    monkeypatch.setattr("ClusterShell.NodeSet.RESOLVER_STD_GROUP", resolver)
+    resolver = GroupResolverConfig([str(groups)])  # else that of whichever test asked for a group first
+    monkeypatch.setattr(NodeSet, "RESOLVER_STD_GROUP", resolver)
     names = ["node01", "node02", "node03", "node04", "other-7"]
     site = accept.path / "a site of ours, $HOME.yaml"
     declared = "\n".join(f"  {name}: {{gpus: 2}}" for name in [*names, "node05"])
