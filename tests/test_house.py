@@ -14,7 +14,7 @@ SRC = Path(__file__).parents[1] / "src" / "pytest_gpuready"
 ROOMS = (
     ("accept",),
     ("plugin",),
-    ("driving", "judging", "grouped", "again", "fixtures", "hookspecs", "screen"),
+    ("driving", "judging", "grouped", "again", "blocks", "fixtures", "hookspecs", "screen", "unopened"),
     ("acceptance",),
     ("cli",),
     ("certificate",),
@@ -93,7 +93,7 @@ def test_the_pytest_process_never_loads_cuda_or_nvml() -> None:
 
 
 def test_the_plugin_is_light() -> None:
-    """Loading the plug-in loads nothing of the package but itself, its fixtures and its hook specifications."""
+    """Loading the plug-in loads nothing of the package but a few small modules of its own room."""
     script = (
         "import sys, pytest_gpuready.plugin\n"
         "print(sorted(m for m in sys.modules if m.startswith('pytest_gpuready.')))\n"
@@ -101,5 +101,6 @@ def test_the_plugin_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     loaded, others = done.stdout.splitlines()
-    assert loaded == "['pytest_gpuready.fixtures', 'pytest_gpuready.hookspecs', 'pytest_gpuready.plugin']"
+    mine = [f"pytest_gpuready.{name}" for name in ("fixtures", "hookspecs", "plugin", "unopened")]
+    assert loaded == str(mine)
     assert others == "[]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import re
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_gpuready import __version__
+from pytest_gpuready.campaign.directory import Directory, claim
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.first import ask_all, ask_here, hold_to_site, read_first
 from pytest_gpuready.campaign.lease import Lease, default_path, ticket
@@ -30,7 +32,7 @@ from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.nodes import node_entries
 from pytest_gpuready.certificate.opening import header_lines, long_s, seen
 from pytest_gpuready.certificate.written import json_chunks
-from pytest_gpuready.errors import InventoryError, StoreError
+from pytest_gpuready.errors import InventoryError, StoreError, TransportError
 from pytest_gpuready.files import write_together
 from pytest_gpuready.inventory import Site, applies, choose_profile, resolve
 from pytest_gpuready.inventory.nodeset import fold
@@ -111,7 +113,10 @@ class Acceptance:
         self.site: Site | None = self.reach.site
         here = not (self.reach.remote or settings.replay or settings.joined or settings.only_collected)
         self._lease = Lease(default_path(), node=self.reach.names[0], out=settings.out) if here else None
+        self._directory: Directory | None = None
         try:
+            # Before any node is asked: who is refused the directory has touched none.
+            self._directory = None if settings.joined else claim(settings.out)
             self._open(self.reach)
         except BaseException:
             self.close()
@@ -127,11 +132,11 @@ class Acceptance:
         if self._lease:
             self._lease.release()
             self._lease = None
-        run: Run | None = getattr(self, "run", None)
-        # Who was refused the directory has the nodes of the run that holds it, and may not let them go.
-        self.reach.close(release=run is not None and not self.settings.joined)
-        if run and run.lock:
-            run.lock.close()
+        # Who was refused the directory would have the nodes of the run that holds it, and may not let them go.
+        self.reach.close(release=self._directory is not None)
+        if self._directory:
+            self._directory.give_up()
+            self._directory = None
 
     def conclude(
         self, records: Mapping[tuple[str, str], Sequence[Record]], *, finished: bool, blockers: Sequence[str] = ()
@@ -148,7 +153,8 @@ class Acceptance:
         if finished:
             self.run.store.restore_evidence()
         certificate = build(
-            findings=None if opening else self.findings,
+            findings=self.findings,
+            opening=opening,
             records=records,
             facts=Facts(
                 started=self.run.started,
@@ -208,8 +214,9 @@ class Acceptance:
             moved_to=f"{run.moved_to}/" if run.moved_to else "",
         )
 
-    def plan(self, asked: Asked, *, others: int) -> list[str]:
-        """What the tests of these clauses would measure, in their order; `others` are tests that judge no clause.
+    def plan(self, asked: Asked, *, others: int) -> tuple[list[str], bool]:
+        """What the tests of these clauses would measure, in their order, and whether that can be done on all nodes;
+        `others` are tests that judge no clause.
 
         Raises:
             StoreError: the run directory cannot be used.
@@ -223,13 +230,14 @@ class Acceptance:
             findings=self.findings,
             level=self.level,
             keep_going=self.settings.keep_going,
+            silent=self._first.silent(),
         )
         kind = self.reach.kind
         by = {"local": "this machine", "replay": f"replay of {self.basis_note}"}.get(kind, kind)
         bounds = {"ssh": (self.site.ssh if self.site else SshWay()).fanout}
         if self.site:
             bounds["kubernetes"] = self.site.kubernetes.fanout
-        return plan_lines(planned, by=by, at_once=bounds.get(kind, 0), others=others)
+        return plan_lines(planned, by=by, at_once=bounds.get(kind, 0), others=others), not planned.silent
 
     # --- opening -------------------------------------------------------------------------------------------------
 
@@ -260,9 +268,11 @@ class Acceptance:
         self._probes += stress_probes(seconds(settings.burn))
         self._probes += [AfterProbe(level, self.profile) for level in LOADED_LEVELS]
         self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)
-        topology = getattr(reach.way, "topology", None)
-        if topology and asked_for(self.profile, self.inventory):
-            self.inventory = with_switches(self.inventory, lambda: topology().paths)
+        if asked_for(self.profile, self.inventory):
+            self.inventory = with_switches(self.inventory, reach.switches)
+        elif settings.record:
+            with contextlib.suppress(TransportError):  # whoever judges the recording by another profile may want them
+                reach.switches()
         self.basis, self.basis_note = self._basis(reach.transport)
         default = site.level if site and site.level else settings.default_level or self._highest_level()
         self.level = settings.level or max(default, settings.named_level)
@@ -282,8 +292,9 @@ class Acceptance:
         if settings.joined:
             self.run: Run = join_run(settings.out, store)
             return
+        assert self._directory is not None
         self.run = open_run(
-            settings.out,
+            self._directory,
             store=store,
             identity=self._identity(),
             fresh=first.taken,

@@ -29,7 +29,9 @@ def command_again(config: pytest.Config) -> str:
     reached = () if option.gpuready_replay else ("nodes", "transport")
     for name in ("site", "profile", *reached, "burn", *(() if option.gpuready_replay else ("out",))):
         value = getattr(option, f"gpuready_{name}") or ("" if name == "out" else config.getini(f"gpuready_{name}"))
-        words += [f"--gpuready-{name}", value] if value else []
+        # pytest takes a word that begins with @ for a file of arguments, and one that begins with - for an option.
+        apart = [f"--gpuready-{name}", value] if value[:1] not in "@-" else [f"--gpuready-{name}={value}"]
+        words += apart if value else []
     if option.gpuready_keep_going or config.getini("gpuready_keep_going"):
         words.append("--gpuready-keep-going")
     return shlex.join(words)

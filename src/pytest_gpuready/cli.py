@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _audit(words)
     except GpuReadyError as error:
-        print(f"gpuready: {type(error).__name__} {error}", file=sys.stderr)
+        print(f"gpuready: {error}", file=sys.stderr)
         return USAGE
 
 

@@ -16,32 +16,34 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytest_gpuready.acceptance import Acceptance, Settings
 from pytest_gpuready.again import command_again
+from pytest_gpuready.blocks import Lost, write_blocks
 from pytest_gpuready.certificate.build import Record
-from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
-from pytest_gpuready.certificate.folded import folded
+from pytest_gpuready.certificate.document import Certificate
 from pytest_gpuready.certificate.lines import one_line
-from pytest_gpuready.certificate.rule import by_reason
-from pytest_gpuready.certificate.summary import finding_block, summary_lines
+from pytest_gpuready.certificate.summary import summary_lines
 from pytest_gpuready.certificate.words import STOPPED
 from pytest_gpuready.errors import GpuReadyError, LeaseError, StoreError
 from pytest_gpuready.grouped import Group, decode, groups
 from pytest_gpuready.judge import Found
-from pytest_gpuready.judging import CLAUSE, NO_ANSWER, Judging, parts_of
+from pytest_gpuready.judging import CLAUSE, LOST, NO_ANSWER, Judging, parts_of
 from pytest_gpuready.model import Clause, Outcome, Part
 from pytest_gpuready.profiles.metrics import AFTER_LOAD
 from pytest_gpuready.screen import screen_of
 from pytest_gpuready.transport.replay import BUILT_IN
+from pytest_gpuready.unopened import unopened
 
 INCOMPLETE = 20
 USAGE = 4
 INTERRUPTED = 2
+INFEASIBLE = 1
+"""The exit code of a dry run whose plan cannot be carried out on some node."""
 DEFAULT_LEVEL = "GPUREADY_DEFAULT_LEVEL"
 """Environment variable of whoever started pytest: the level where neither -m nor the site file names one."""
-_SHOWN_FINDINGS = 20
 
 
 class _NoCall:
@@ -54,36 +56,42 @@ _NO_CALL = _NoCall()
 
 
 def open_driving(config: pytest.Config, level: int | None) -> Driving:
-    """Open (or, in a worker, join) the acceptance run that pytest was asked for; errors end the session in one line."""
+    """Open (or, in a worker, join) the acceptance run that pytest was asked for.
+
+    Raises:
+        pytest.UsageError: it cannot be opened: that ends the session in one line.
+    """
     worker = getattr(config, "workerinput", None)
     if worker is not None and "gpuready_out" not in worker:
-        raise pytest.UsageError(
+        raise unopened(
+            config,
             "with -n, expected -m levelN, a --gpuready option or a gpuready ini value, found none; "
-            "the controlling process has to open the run"
+            "the controlling process has to open the run",
+            USAGE,
         )
     unknown = _unknown_level(config)
     if unknown:
-        pytest.exit(f"gpuready: -m {unknown}: levels are 1 to 4", USAGE)
+        raise unopened(config, f"-m {unknown}: levels are 1 to 4", USAGE)
     writes_nothing = config.option.collectonly or config.option.gpuready_dry_run
     folder = tempfile.TemporaryDirectory(prefix="gpuready-") if writes_nothing else None
     settings = _settings(config, level, Path(folder.name) / "collected" if folder else None)
     forbids = os.environ.get("GPUREADY_UNASKED_REPLAY", "").split(", ")
     promised = next((named for name in forbids if (named := getattr(settings, name, None))), None)
     if settings.replay and promised:
-        pytest.exit(
-            f"gpuready: INCOMPLETE: expected the GPUs of {promised}, found none; no replay stands in for them",
-            INCOMPLETE,
+        raise unopened(
+            config, f"INCOMPLETE: expected the GPUs of {promised}, found none; no replay stands in for them", INCOMPLETE
         )
     left = settings.out / "certificate.json"
     older = f"; the certificate in {settings.out} is of an earlier run" if left.exists() and not worker else ""
     try:
         driving = Driving(config, Acceptance(settings, screen_of(config)), folder)
     except KeyboardInterrupt:
-        pytest.exit(f"gpuready: interrupted before the run was open: nothing was measured{older}", INTERRUPTED)
+        why = f"interrupted before the run was open: nothing was measured{older}"
+        raise unopened(config, why, INTERRUPTED) from None
     except LeaseError as error:
-        pytest.exit(f"gpuready: INCOMPLETE: {error}{older}", INCOMPLETE)
+        raise unopened(config, f"INCOMPLETE: {error}{older}", INCOMPLETE) from error
     except GpuReadyError as error:
-        pytest.exit(f"gpuready: {type(error).__name__} {error}{older}", USAGE)
+        raise unopened(config, f"{error}{older}", USAGE) from error
     config.pluginmanager.register(driving, "gpuready-driving")
     return driving
 
@@ -115,7 +123,7 @@ def _settings(config: pytest.Config, level: int | None, folder: Path | None) -> 
         site=path("site"),
         profile=str(local_profile) if profile and local_profile.is_file() else profile,
         replay=replay if not replay or replay in BUILT_IN else str(Path(config.invocation_params.dir, replay)),
-        nodes=_nodes(option.gpuready_nodes) or said("nodes"),
+        nodes=_nodes(config) or said("nodes"),
         transport=said("transport"),
         record=None if folder else path("record"),
         burn=said("burn"),
@@ -132,10 +140,11 @@ def _settings(config: pytest.Config, level: int | None, folder: Path | None) -> 
     )
 
 
-def _nodes(asked: str | None) -> str:
+def _nodes(config: pytest.Config) -> str:
     """The nodes that the command line names; an empty name (a variable that is not set) does not mean all of them."""
+    asked: str | None = config.option.gpuready_nodes
     if asked is not None and not asked.strip():
-        pytest.exit("gpuready: --gpuready-nodes: expected names of nodes, found nothing", USAGE)
+        raise unopened(config, "--gpuready-nodes: expected names of nodes, found nothing", USAGE)
     return asked or ""
 
 
@@ -151,8 +160,10 @@ class Driving:
         self.certificate: Certificate | None = None
         self._config = config
         self._records: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        self._lost: Lost = defaultdict(dict)
         self._trouble = ""
         self._plan: list[str] = []
+        self._feasible = True
         self._headed = False
         self.judging = Judging(config, acceptance)
 
@@ -204,9 +215,9 @@ class Driving:
         """
         asked = [(item.stash[CLAUSE], parts_of(item)) for item in items if CLAUSE in item.stash]
         try:
-            self._plan = self.acceptance.plan(asked, others=len(items) - len(asked))
+            self._plan, self._feasible = self.acceptance.plan(asked, others=len(items) - len(asked))
         except GpuReadyError as error:
-            raise pytest.UsageError(f"gpuready: {type(error).__name__} {error}") from error
+            raise unopened(self._config, str(error), USAGE) from error
 
     # --- tests -------------------------------------------------------------------------------------------------------
 
@@ -261,6 +272,8 @@ class Driving:
             told = {one.part.name: _record(one.outcome, one.reason) for one in decode(said["gpuready.cells"])}
         else:
             told = {part: _record(said["gpuready.outcome"], said["gpuready.reason"])}
+        for node, why in msgspec.json.decode(said.get(LOST, "{}"), type=dict[str, str]).items():
+            self._lost[node, why][clause] = None
         for name, record in told.items():
             broken = _record("ERROR", "the test broke in its tear-down")
             self._records[clause, name].append(broken if report.when == "teardown" else record)
@@ -268,7 +281,7 @@ class Driving:
     def pytest_report_teststatus(
         self, report: pytest.CollectReport | pytest.TestReport
     ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """A test that lacks only the answers of nodes that gave none has no block of its own: `_blocks` has one for
+        """A test that lacks only the answers of nodes that gave none has no block of its own: `blocks` has one for
         all of them."""
         said = report.user_properties if isinstance(report, pytest.TestReport) and report.failed else ()
         if any(name == NO_ANSWER for name, _ in said):
@@ -278,12 +291,15 @@ class Driving:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, exit_status: int) -> int:
-        """Write the certificate; returns the exit code, which is 0 only for ACCEPTED and never lower than pytest's."""
+        """Write the certificate; returns the exit code, which is 0 only for ACCEPTED and never lower than pytest's.
+
+        A run that only collects writes none; of a dry run it is 0 where its plan can be carried out on every node.
+        """
         if self._folder:
             self.acceptance.close()
             with contextlib.suppress(OSError):
                 self._folder.cleanup()
-            return exit_status
+            return exit_status or (0 if self._feasible else INFEASIBLE)
         blockers = []
         if exit_status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             blockers.append(f"{STOPPED}{exit_status}: {_PYTEST_CODES.get(exit_status, 'stopped early')}")
@@ -325,7 +341,7 @@ class Driving:
             reporter.write_line(f"INCOMPLETE  {self._trouble}")
         if self.certificate is None:
             return
-        self._blocks(reporter, self.certificate)
+        write_blocks(reporter, self.certificate, self._lost)
         replay = self.certificate.basis != "hardware"
         basis = self.certificate.basis.upper()
         reporter.write_sep("=", f"{basis}: certifies no hardware" if replay else "GPU acceptance certificate")
@@ -333,28 +349,6 @@ class Driving:
             reporter.write_line(f"{label:<11} {text}")
         if replay:
             reporter.write_sep("=", f"{basis}: certifies no hardware")
-
-    def _blocks(self, reporter: pytest.TerminalReporter, certificate: Certificate) -> None:
-        findings: list[tuple[ClauseEntry, PartEntry]] = [
-            (clause, part)
-            for suite in certificate.suites
-            for clause in suite.clauses
-            for part in clause.parts
-            if part.outcome == "FAIL"
-        ]
-        for clause, part in findings[:_SHOWN_FINDINGS]:
-            reporter.write_sep("_", f"{clause.id} [{part.part}]")
-            reporter.write_line(clause.sentence)
-            if self._config.option.tbstyle == "no":
-                reporter.write_line(part.line)
-            for line in finding_block(part, clause):
-                reporter.write_line(line)
-        if len(findings) > _SHOWN_FINDINGS:
-            reporter.write_line(f"{len(findings) - _SHOWN_FINDINGS} more findings stand on the certificate")
-        silent = [(node.name, node.problem) for node in certificate.nodes if not node.answered]
-        for reason, names in by_reason(silent)[:_SHOWN_FINDINGS] if len(certificate.nodes) > 1 else ():
-            reporter.write_sep("_", f"no answer [{folded(names, 8)}]")
-            reporter.write_line(reason)
 
 
 _PYTEST_CODES = {

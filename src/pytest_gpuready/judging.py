@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -21,8 +22,14 @@ VERDICT = pytest.StashKey[Verdict]()
 BLOCKED = pytest.StashKey[str]()
 NO_ANSWER = "gpuready.no_answer"
 """The property of a report whose test lacks nothing but the answers of nodes that gave none."""
+LOST = "gpuready.lost"
+"""The property that says why nodes that had answered before gave no answer: JSON, node -> reason."""
 SAID = pytest.StashKey[list[Said]]()
 """What a test that stands for several parts came to on each of them."""
+USUAL = pytest.StashKey[Callable[..., Any]]()
+"""How pytest itself shows why a test failed."""
+WHY_LOST = pytest.StashKey[dict[str, str]]()
+"""Nodes from which no answer came to such a test, though one had come before -> why."""
 
 _ENDS = (Exception, pytest.skip.Exception, pytest.fail.Exception)
 """How a test may end other than by returning, and the session goes on."""
@@ -30,6 +37,14 @@ _ENDS = (Exception, pytest.skip.Exception, pytest.fail.Exception)
 
 class NotMeasuredError(GpuReadyError):
     """A clause has no measurement on this part; the text is the finding's line."""
+
+
+class LostError(NotMeasuredError):
+    """A clause has no measurement on this part, because no answer came from its node; `why` is the node's reason."""
+
+    def __init__(self, line: str, why: str) -> None:
+        super().__init__(line)
+        self.why = why
 
 
 class NoAnswerError(NotMeasuredError):
@@ -97,7 +112,11 @@ class Judging:
                 ends.append((part, end))
             else:
                 said.append(self._said(item, part, None))
-        worst = _worst(ends, all_of_them=len(ends) == len(group.parts), silent=self._silent())
+        silent = self._silent()
+        lost = {p.node: end.why for p, end in ends if isinstance(end, LostError) and p.node not in silent}
+        if lost:
+            item.stash[WHY_LOST] = lost
+        worst = _worst(ends, all_of_them=len(ends) == len(group.parts), silent=silent)
         if worst:
             raise worst
         return True
@@ -119,6 +138,11 @@ class Judging:
             return
         verdict = item.stash.get(VERDICT, None)
         excinfo = call.excinfo
+        if excinfo is not None and call.when == "call" and isinstance(excinfo.value, (OutOfSpec, NotMeasuredError)):
+            # Its line is all that is shown; a traceback costs as much as twenty tests, and thousands may fail.
+            line = str(excinfo.value)
+            item.stash[USUAL] = item.repr_failure
+            item.repr_failure = lambda *_, **__: line  # type: ignore[method-assign]
         about = parameter(item)
         if isinstance(about, Group):
             if call.when != "call" and excinfo is None:
@@ -134,6 +158,8 @@ class Judging:
             ]
             if isinstance(end, NoAnswerError):
                 properties.append((NO_ANSWER, str(end)))
+            if call.when == "call" and WHY_LOST in item.stash:
+                properties.append((LOST, json.dumps(item.stash[WHY_LOST])))
         else:
             if excinfo is None and (call.when != "call" or verdict is None):
                 return
@@ -157,6 +183,9 @@ class Judging:
         """A clause that returned without judging fails; a finding is shown as its line, not as a traceback."""
         if CLAUSE not in item.stash:
             return
+        if USUAL in item.stash:
+            item.repr_failure = item.stash[USUAL]  # type: ignore[method-assign]
+            del item.stash[USUAL]
         if report.when == "call" and report.passed and VERDICT not in item.stash and SAID not in item.stash:
             report.outcome = "failed"
             report.longrepr = _no_verdict(item)
@@ -186,7 +215,9 @@ class Judging:
         verdict = findings.judge(clause, part, found)
         if verdict.outcome in (Outcome.NOT_MEASURED, Outcome.UNSTABLE):
             item.stash[VERDICT] = verdict
-            raise NotMeasuredError(finding_line(acceptance.inventory, clause, part, found, verdict))
+            line = finding_line(acceptance.inventory, clause, part, found, verdict)
+            why = findings.unanswered(clause.metric, part)
+            raise LostError(line, why) if why else NotMeasuredError(line)
         return found
 
     def _argument(self, item: pytest.Function, name: str, part: Part) -> Any:
@@ -242,7 +273,8 @@ def _worst(
 ) -> BaseException | None:
     """How a test ends that ended so on its parts: broken, out of spec, not measured, or skipped on all of them.
 
-    Nodes that gave no answer are named and not more: why they did not is no finding of this clause.
+    Nodes that gave no answer, from the start (`silent`) or any more, are named and not more: why they did not is no
+    finding of this clause.
     """
     skipped = [end for _, end in ends if isinstance(end, pytest.skip.Exception)]
     out = [str(end) for _, end in ends if isinstance(end, OutOfSpec)]
@@ -254,8 +286,10 @@ def _worst(
         return broken
     if not out and not unmeasured:
         return skipped[0] if all_of_them else None
-    quiet = [node for node in reversed(unmeasured) if node in silent]
-    lines = [*out, *(said for node, said in reversed(unmeasured.items()) if node not in silent)]
+    others = {p.node for p, end in ends if isinstance(end, NotMeasuredError) and not isinstance(end, LostError)}
+    mute = {node for node in unmeasured if node in silent or node not in others}
+    quiet = [node for node in reversed(unmeasured) if node in mute]
+    lines = [*out, *(said for node, said in reversed(unmeasured.items()) if node not in mute)]
     told = [*lines[:SHOWN], *([f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else [])]
     if quiet:
         count = f", {len(quiet)} nodes" if len(quiet) > 1 else ""

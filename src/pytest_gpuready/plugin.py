@@ -14,6 +14,7 @@ import pytest
 
 from pytest_gpuready import fixtures, hookspecs
 from pytest_gpuready.fixtures import DRIVING, acceptance, gpu, inventory, measured, part, profile, require
+from pytest_gpuready.unopened import CODE, end
 
 if TYPE_CHECKING:
     from pytest_gpuready.driving import Driving
@@ -22,7 +23,9 @@ __all__ = ["acceptance", "gpu", "inventory", "measured", "part", "profile", "req
 
 LEVELS = (1, 2, 3, 4)
 OUT = "gpuready-out"
-FAILED: pytest.StashKey[Exception] = pytest.StashKey()
+FAILED: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
+"""Why the run that a collected clause asks for cannot be opened."""
+
 ENDED: pytest.StashKey[tuple[pytest.Session, int]] = pytest.StashKey()
 """The session whose certificate is written, and the exit code that follows from it."""
 
@@ -58,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gpuready-dry-run",
         action="store_true",
         default=False,
-        help="print what would be measured, in order, and run no test; exit code 0 of a dry run accepts nothing",
+        help="print what would be measured, and run no test; exit code 0 accepts nothing, 1: not possible on all nodes",
     )
     text = "do not keep a level from running because a gate of the one before failed"
     group.addoption("--gpuready-keep-going", action="store_true", default=False, help=text)
@@ -117,6 +120,20 @@ def _drive(config: pytest.Config) -> Driving:
     return driving
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(
+    config: pytest.Config,
+) -> Generator[None, int | pytest.ExitCode | None, int | pytest.ExitCode | None]:
+    """Where the run cannot be opened pytest ends with one line that says why, and with the exit code of that."""
+    try:
+        return (yield)
+    except pytest.UsageError as error:
+        code = end(config, error)
+        if code is None:
+            raise
+        return code
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Open the run at once where options ask for it; before xdist starts workers also for a level or an ini value."""
@@ -161,8 +178,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     try:
         parts = _drive(config).parts(marker, together=_asks_ours_alone(metafunc))
-    except pytest.exit.Exception as stop:
-        config.stash[FAILED] = stop  # said once, when collection has ended: in here it would read as broken tests
+    except pytest.UsageError as error:
+        if CODE not in config.stash:  # a mark is wrong: one line, not where in our code that was found out
+            raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from error
+        config.stash[FAILED] = error  # said once, when collection has ended: in here it would read as broken tests
+        if hasattr(config, "workerinput"):  # nobody hears how a worker ends, only what it could not collect
+            raise pytest.Collector.CollectError(str(error)) from error
         return
     metafunc.parametrize("part", parts, ids=[p.name for p in parts], indirect=True)
 
@@ -197,6 +218,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Clauses run in the order of their levels, and none above the level that the run aims at."""
     if FAILED in config.stash:
+        if hasattr(config, "workerinput"):
+            items.clear()
+            return
         raise config.stash[FAILED]
     driving = config.stash.get(DRIVING, None)
     if driving:
@@ -249,8 +273,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The last word: whoever set another exit code meanwhile has not lowered it."""
+    """The last word: whoever set another exit code meanwhile has not lowered it, and a run that was opened in vain
+    (another plug-in ended the start of the session) lets go of its nodes."""
     _keep_code(config)
+    driving = config.stash.get(DRIVING, None)
+    if driving and ENDED not in config.stash and not hasattr(config, "workerinput"):
+        driving.acceptance.close()
 
 
 def _keep_code(config: pytest.Config) -> None:

@@ -76,8 +76,10 @@ def profile() -> Profile:
     return dataclasses.replace(base, clauses=tuple(clauses))
 
 
-def built(count: int = 4, gpus: int = 2, *, bad: tuple[str, ...] = (), agree: bool = True) -> Certificate:
-    """The certificate of so many nodes; the first clause fails on the parts in `bad`."""
+def built(
+    count: int = 4, gpus: int = 2, *, bad: tuple[str, ...] = (), agree: bool = True, opening: bool = False
+) -> Certificate:
+    """The certificate of so many nodes; the first clause fails on the parts in `bad`. `opening`: before that."""
     nodes = tuple(
         Node(name=f"node{n}", slots=tuple(Slot(part=Part(node=f"node{n}", index=i)) for i in range(gpus)))
         for n in range(1, count + 1)
@@ -97,9 +99,22 @@ def built(count: int = 4, gpus: int = 2, *, bad: tuple[str, ...] = (), agree: bo
         for n in nodes
     )
     facts = Facts(
-        started="s", issued="i", finished=True, level_asked=1, basis="hardware", nodes=entries, command="pytest"
+        started="s",
+        issued="i",
+        finished=not opening,
+        level_asked=1,
+        basis="hardware",
+        nodes=entries,
+        command="pytest",
     )
-    return build(findings=findings, records=records, facts=facts, log_of=lambda part: [f"{part.name} said"])  # type: ignore[arg-type]
+    said = {} if opening else records
+    return build(
+        findings=findings,  # type: ignore[arg-type]
+        records=said,
+        facts=facts,
+        log_of=lambda part: [f"{part.name} said"],
+        opening=opening,
+    )
 
 
 def cells(certificate: Certificate) -> dict[tuple[str, str], PartEntry]:
@@ -176,17 +191,17 @@ def test_evidence_of_findings_is_bounded() -> None:
     assert sum(bool(part.log and part.neighbours) for part in failed) == DIAGNOSED_AT_MOST
 
 
-def test_a_run_that_opens_names_its_nodes() -> None:
-    """Before anything is measured the certificate has no cells, and no node is anything but INCOMPLETE."""
-    facts = Facts(
-        started="s",
-        issued="i",
-        finished=False,
-        level_asked=1,
-        basis="hardware",
-        nodes=tuple(NodeEntry(name=f"n{n}", gpus=[]) for n in range(9)),
-    )
-    certificate = build(findings=None, records={}, facts=facts, log_of=lambda _: [])
+def test_a_run_that_opens_says_what_is_known() -> None:
+    """Before anything is measured the certificate has no cells and no node is anything but INCOMPLETE; profile,
+    assumptions, who gave no answer and how to go on stand there."""
+    certificate = built(9, opening=True)
     assert {node.verdict for node in certificate.nodes} == {"INCOMPLETE"}
-    assert certificate.why == ["the run has not ended"]
-    assert "<title>INCOMPLETE, run not ended, 9 nodes, n[0-8]" in drawn(certificate)
+    assert certificate.why == ["the run has not ended", f"node4 gave no answer: {SILENCE.removeprefix('node4: ')}"]
+    assert certificate.suites == []
+    assert certificate.profile is not None
+    assert certificate.profile.name == "h200-sxm"
+    assert certificate.assumptions == ["node[1-9]: no DCGM"]
+    assert certificate.do_next == ["pytest"]
+    page = drawn(certificate)
+    assert "<title>INCOMPLETE, run not ended, 9 nodes, node[1-9]" in page
+    assert "h200-sxm" in page

@@ -19,6 +19,7 @@ import pytest
 from pytest_gpuready.model import Command, Node, Part
 from pytest_gpuready.probes.answers import agent_command
 from pytest_gpuready.probes.nvml import NvmlProbe
+from pytest_gpuready.transport.recording import read_meta
 from tests.cluster.imitation import Imitation
 from tests.cluster.slurm_cluster import SlurmCluster, missing
 from tests.plugin.conftest import BARE, LIGHT, OWN_LEASE, SUITES
@@ -190,8 +191,11 @@ def test_four_nodes_are_accepted_by_ssh_by_slurm_and_with_workers(
     ):
         for field in what:
             assert len({thing[field] for thing in things}) == len(things), field
-    shared = runs("-n", "2", "--gpuready-transport", "slurm")
+    recording = imitation.folder / "recording"
+    shared = runs("-n", "2", "--gpuready-transport", "slurm", "--gpuready-record", str(recording))
     assert (shared.code, shared.comparable()) == (0, ran.comparable())
+    switches = read_meta(recording).switches or {}
+    assert {name: path[-1] for name, path in switches.items()} == dict.fromkeys(imitation.names, "spine")
     assert slurm.is_idle()
 
 

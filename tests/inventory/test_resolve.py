@@ -319,6 +319,9 @@ def test_unknown_cards_are_said_to_have_no_profile() -> None:
     """Where no profile was chosen the certificate says for which PCI id."""
     inventory, _ = one(None, node_found([pci_gpu(0, "10de:ffff")], []), None)
     assert any(line.startswith("no profile:") and "10de:ffff" in line for line in inventory.assumptions)
+    nothing, _ = one(None, node_found([], []), None)
+    said = "no profile: none is named, and no GPU was found, so no profile fits; no limit of a model applies"
+    assert said in nothing.assumptions
 
 
 def test_exclusions_that_no_profile_hears_are_told(site_of: SiteOf) -> None:

@@ -106,6 +106,14 @@ def test_who_is_far_fails_inside_its_own_limit() -> None:
     assert str(PEERS) == "at most 15 % below the median of its peers in the node and in all nodes (or 6 robust sigmas)"
 
 
+def test_slow_ones_of_all_degrees_do_not_hide_the_slowest() -> None:
+    """Seven that differ by 13 % leave no room for an eighth a third below them, and are none of them far."""
+    mixed = (55.4, 55.2, 52.0, 50.0, 48.6, 48.0, 51.0, 34.0)
+    verdicts = among(node(values=mixed))
+    assert fails(verdicts) == ["node01/gpu7"]
+    assert "34 GB/s, 33 % below the median 51 of 7 peers (6.7 robust sigmas)" in verdicts[gpu("node01", 7)].reason
+
+
 def test_a_slow_node_is_named_as_a_whole() -> None:
     """All GPUs of one node of four are far from all others and near each other: the node stands out."""
     sites = {**node("a"), **node("b"), **node("c", [44.3] * 8), **node("d")}

@@ -16,11 +16,10 @@ from pytest_gpuready.judge.peers import (
     Policy,
     Sense,
     Standing,
-    Survey,
     compare,
     compare_groups,
-    survey,
 )
+from pytest_gpuready.judge.survey import Survey, survey
 from pytest_gpuready.model.hardware import Part
 
 GOOD = (52.9, 52.7, 53.0, 52.8, 53.1, 52.9, 52.6, 53.0)
@@ -500,3 +499,58 @@ def test_a_group_does_not_learn_its_spread_from_itself() -> None:
     calm = Part(node="node00", index=0)
     assert isinstance(after[calm], Standing)
     assert replace(after[calm], spread=0, sigmas=0) == replace(before[calm], spread=0, sigmas=0)
+
+
+# how much room the others make
+
+
+def mixed(rng: random.Random, size: int) -> list[float]:
+    """Healthy parts around 100, as many that are slower by up to 15 %, and one in four that are much slower."""
+    much = rng.randint(1, size // 4)
+    little = rng.randint((size - much) // 2, size - much)
+    healthy = [rng.gauss(100, rng.choice((0.3, 1.0, 2.0))) for _ in range(size - much - little)]
+    return [*healthy, *(rng.uniform(85, 100) for _ in range(little)), *(rng.uniform(40, 64) for _ in range(much))]
+
+
+def test_parts_that_are_a_little_slower_make_no_room_for_one_that_is_much_slower() -> None:
+    """Others that differ widen the spread, and six of that reach to half of the median: with `surely` none beyond it is
+    inside, however many differ; nobody found is lost, and of those inside no other is far."""
+    rng = random.Random(41)
+    hidden, found = {math.inf: 0, 30.0: 0}, {math.inf: 0, 30.0: 0}
+    for _ in range(1500):
+        values = mixed(rng, rng.choice((4, 6, 8, 16, 32)))
+        judged: dict[float, list[Standing]] = {}
+        for surely in hidden:
+            policy = Policy(percent=15, surely=surely)
+            judged[surely] = list(compare(dict(enumerate(values)), Sense.MORE, policy).values())
+            for standing in judged[surely]:
+                below = standing.percent is not None and standing.percent < -30
+                hidden[surely] += below and standing.place is Place.INSIDE
+                found[surely] += below and standing.place is Place.FAR
+        for before, after in zip(judged[math.inf], judged[30.0], strict=True):
+            below = after.percent is not None and after.percent < -30
+            assert after.place is before.place or before.place is Place.NO_MAJORITY or below, values
+            assert before.place is not Place.FAR or after.place is Place.FAR, values
+    assert hidden[math.inf] > 50
+    assert hidden[30.0] == 0
+    assert found[30.0] >= found[math.inf] + hidden[math.inf]
+
+
+@pytest.mark.parametrize(("noise", "surely"), [(0.5, 20), (2.0, 20), (3.0, 20), (4.5, 30)])
+@pytest.mark.parametrize(("size", "times"), [(4, 300), (8, 300), (64, 20), (500, 2)])
+def test_healthy_parts_do_not_reach_what_is_surely_far(noise: float, surely: float, size: int, times: int) -> None:
+    """Of healthy parts that differ by up to 0.15 of it no verdict changes: it costs no false alarm."""
+    rng = random.Random(43)
+    for _ in range(times):
+        values = [rng.gauss(100, noise) for _ in range(size)]
+        assert places(values, percent=10, surely=surely) == places(values, percent=10)
+
+
+def test_half_of_a_group_does_not_hide() -> None:
+    """Half that are slow to different degrees: each of them is far, or nobody knows who is right; never inside."""
+    rng = random.Random(47)
+    for _ in range(500):
+        half = rng.choice((2, 3, 4, 8))
+        slow = [rng.uniform(30, 64) for _ in range(half)]
+        told = places([*(rng.gauss(100, 1) for _ in range(half)), *slow], percent=15, surely=30)
+        assert Place.INSIDE not in told[half:]

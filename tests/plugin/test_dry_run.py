@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
 def several(directory: Path) -> None:
     """A recording of two nodes made of one; of a third the site file says that it is there, and nobody answers."""
     results = [as_another(r, number, f"node{number:02d}") for number in (1, 2) for r in demo_results()]
-    append(directory, results, composed="two nodes made of one")
+    append(directory, results, nodes=["node03"], composed="two nodes made of one")
     nodes = '"node[01-03]": {gpus: 2, nvlink: full, virtual: true}'
     site = f'site: 1\nnodes:\n  {nodes}\nenvironment: {{NCCL_NVLS_ENABLE: "0"}}\n'
     (directory / "site.yaml").write_text(site)
@@ -79,11 +80,16 @@ def test_the_plan_is_what_a_run_then_takes(
     arguments: tuple[str, ...],
 ) -> None:
     """Every command of a run stands in the plan, with its words, in the order in which it is taken, and no other; the
-    dry run itself asks for the inventory alone, judges nothing and leaves nothing."""
+    dry run itself asks for the inventory alone, judges nothing and leaves nothing. Where a node gave no answer one line
+    says so, and the exit code is not 0."""
     several(accept.path / "nodes")
     before = set(accept.path.iterdir())
     dry = accept(*arguments, DRY)
-    assert dry.code == 0
+    code = int("nodes" in arguments)
+    assert dry.code == code
+    short = [line for line in dry.result.outlines if line.startswith("no plan ")]
+    said = "no plan     for 1 of 3 nodes, node03: no answer that counts, nothing can be measured there; exit code 1"
+    assert short == [said] * code
     assert set(accept.path.iterdir()) - before <= {accept.path / "own_lease.py", accept.path / "__pycache__"}
     (made,) = planned
     asked = [(command.node, command.argv) for command in ran]
@@ -123,3 +129,14 @@ def test_where_collection_broke_there_is_no_plan(accept: Accept, pytester: pytes
     run = accept("--gpuready-replay", "demo", DRY, ".", suites=False)
     assert run.code == 2
     assert "the plan" not in run.result.stdout.str()
+
+
+def test_a_plan_for_the_only_node_needs_its_answer(accept: Accept) -> None:
+    """Of one node that says nothing of itself there is no plan, and -k that leaves no test keeps pytest's own code."""
+    (accept.path / "mute").mkdir()
+    silent = [dataclasses.replace(result, stdout="") for result in demo_results()]
+    append(accept.path / "mute", silent)
+    dry = accept("--gpuready-replay", "mute", "-m", "level1", DRY)
+    assert dry.code == 1
+    dry.result.stdout.fnmatch_lines(["no plan     for node01: *", f"dry run *{NOTHING}"])
+    assert accept("--gpuready-replay", "mute", "-m", "level1", "-k", "no_such_test", DRY).code == 5

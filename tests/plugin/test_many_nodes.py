@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from pytest_gpuready.campaign.directory import claim
+from pytest_gpuready.certificate.tables import ids_text
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import CommandResult
+from pytest_gpuready.parse.slurm_topology import SlurmTopology
 from pytest_gpuready.transport.recording import append, encode_result, result_files
 from pytest_gpuready.transport.replay import Replay
 from tests.nodes import as_another, demo_results
@@ -127,11 +131,45 @@ def test_a_node_without_an_answer_is_one_block(accept: Accept) -> None:
     assert run.result.parseoutcomes()["unanswered"] + run.result.parseoutcomes().get("xfailed", 0) >= clauses
 
 
+def test_a_node_that_is_lost_on_the_way_is_told_once(accept: Accept) -> None:
+    """Two nodes that gave no answer after their inventory: terminal, reasons and page tell that once, with all clauses,
+    whether a command was still sent or not."""
+    gone: Change = lambda result: result if result.command.argv[3] in ("node", "nvml") else None  # noqa: E731
+    record(accept.path / "nodes", level=2, node02=gone, node03=gone)
+    meta = accept.path / "nodes/recording.json"
+    failed = {name: f"{name}: expected to log in by ssh, found no route to {name}" for name in ("node02", "node03")}
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "failed": failed}))
+    run = accept(*LEVEL2)
+    said = run.result.stdout.str()
+    assert (run.code, run.status) == (20, "INCOMPLETE")
+    assert not re.search("^_+ test_", said, re.MULTILINE)
+    assert len(re.findall(r"^_+ no later answer \[node\[02-03\]\] _+$", said, re.MULTILINE)) == 1
+    lacking = [clause for clause, outcomes in said_of(run, "node02").items() if "NOT MEASURED" in outcomes]
+    assert len(lacking) > 20
+    told = ["expected to log in by ssh, found no route to <node>", f"so no value of {ids_text(lacking)}"]
+    run.result.stdout.fnmatch_lines(told)
+    required = {c["id"] for suite in run.certificate["suites"] for c in suite["clauses"] if c.get("required", True)}
+    ids = ids_text([clause for clause in lacking if clause in required])
+    assert run.certificate["why"] == [f"{ids} NOT MEASURED on 6 parts of node[02-03]: {told[0]}"]
+    assert lines(run, "node02") == f"{ids} NOT MEASURED on 3 parts from node02 GPU 0 on: {failed['node02']}"
+    assert (run.out / "certificate.html").read_text().count("route to node03") == 2  # of the worst, and node by node
+
+
 def called(change: Change, name: str, result: CommandResult) -> CommandResult | None:
     """A change that is written for node03, on another node."""
     as_03 = dataclasses.replace(result, stdout=result.stdout.replace(f'"{name}"', '"node03"'))
     changed = change(as_03)
     return changed and dataclasses.replace(changed, stdout=changed.stdout.replace('"node03"', f'"{name}"'))
+
+
+def test_of_a_long_answer_that_is_none_the_beginning_is_kept(accept: Accept) -> None:
+    """What a node sends at the first contact is held for all nodes at once: of megabytes of some other JSON a little
+    stays, and the store says so."""
+    record(accept.path / "nodes", node02=text(lambda _said: json.dumps({"x": "y" * 1_000_000})))
+    run = accept(*LEVEL1)
+    assert judged(run) == {name: "INCOMPLETE" if name == "node02" else "ACCEPTED" for name in NAMES}
+    assert max(path.stat().st_size for path in (run.out / "evidence").iterdir()) == 65_536
+    assert "kept are the first 65536 bytes of it" in (run.out / "store/node@node02.json").read_text()
 
 
 def test_one_machine_behind_two_names_is_neither(accept: Accept) -> None:
@@ -258,11 +296,96 @@ def test_workers_change_nothing(accept: Accept, pytester: pytest.Pytester) -> No
     ],
 )
 def test_what_cannot_be_reached_so_is_said_in_one_line(accept: Accept, arguments: Sequence[str], says: str) -> None:
-    """Nothing runs, nothing is written, exit code 4."""
+    """Nothing runs, nothing is written, exit code 4; it is said once, without the name of a class."""
     run = accept(*arguments, "-m", "level1")
     assert run.code == 4
-    assert says in run.result.stdout.str() + run.result.stderr.str()
+    said = [line for line in [*run.result.outlines, *run.result.errlines] if line]
+    assert len(said) == 1
+    assert said[0].startswith("gpuready: ")
+    assert says in said[0]
+    assert "Error" not in said[0]
     assert not run.out.exists()
+
+
+def test_who_is_refused_the_directory_has_touched_no_node(accept: Accept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second run in one directory ends before its first contact; a first one that fails there leaves no directory."""
+    asked: list[str] = []
+    run_one = Replay.run
+    monkeypatch.setattr(Replay, "run", lambda self, command: asked.append(command.node) or run_one(self, command))
+    record(accept.path / "nodes")
+    held = claim(accept.path / "gpuready-out")
+    run = accept(*LEVEL1)
+    assert run.code == 20
+    (line,) = run.result.errlines
+    assert line.startswith(f"gpuready: INCOMPLETE: expected {accept.path / 'gpuready-out'} free, found another run")
+    assert asked == []
+    held.give_up()
+    assert accept(*LEVEL1, "--gpuready-profile", "a100-80-sxm").code == 4
+    assert set(asked) == set(NAMES)
+    assert not run.out.exists()
+
+
+IN_RACKS = """profile: ours
+extends: h200-sxm
+version: "1"
+title: H200, compared within racks
+pci_ids: ["10de:2335"]
+clauses:
+  PCIE-5:
+    peers: {among: rack, worse: lower, percent: 15.0, source: {kind: contract, cite: annex B}}
+"""
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_replay_knows_the_racks_of_the_run(accept: Accept, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    """Switches that stand for racks are recorded, also that Slurm could not say them: both certificates are the same
+    but for their basis, whichever profile the run was recorded with."""
+
+    class Slurm(Replay):
+        """Stands for the transport: what was recorded before, and which switches there are."""
+
+        def topology(self) -> SlurmTopology:
+            if not known:
+                raise TransportError("scontrol: no answer within 10 s")
+            return SlurmTopology(kind="tree", paths={name: (f"leaf{i // 2}",) for i, name in enumerate(NAMES)})
+
+    def opened(_kind: str, _way: object, _screen: object) -> tuple[Replay, Replay]:
+        bare = Slurm(accept.path / "nodes")
+        return bare, bare
+
+    monkeypatch.setattr("pytest_gpuready.campaign.reach.open_way", opened)
+    record(accept.path / "nodes", level=2)
+    (accept.path / "ours.yaml").write_text(IN_RACKS)
+    (accept.path / "site.yaml").write_text(SITE)
+    asked = ("-m", "level2", "-k", "host_to_device", "--gpuready-site", "site.yaml")
+    by_slurm = ("--gpuready-transport", "slurm", "--gpuready-record")
+    live = accept(*asked, *by_slurm, "rec", "--gpuready-profile", "ours.yaml").certificate
+    replayed = accept(*asked, "--gpuready-replay", "rec", "--gpuready-profile", "ours.yaml").certificate
+    assert [node.get("rack", "") for node in live["nodes"]] == (["leaf0"] * 2 + ["leaf1"] * 2 if known else [""] * 4)
+    differ = {"basis", "basis_note", "verdict", "nodes", "evidence"}
+    kept = [{k: v for k, v in comparable(one).items() if k not in differ} for one in (live, replayed)]
+    assert kept[0] == kept[1]
+    assert [{**node, "verdict": ""} for node in live["nodes"]] == [{**n, "verdict": ""} for n in replayed["nodes"]]
+    accept(*asked, *by_slurm, "plain")
+    again = accept(*asked, "--gpuready-replay", "plain", "--gpuready-profile", "ours.yaml").certificate
+    assert again["nodes"] == replayed["nodes"]
+
+
+def test_a_run_that_was_opened_in_vain_lets_go(accept: Accept, pytester: pytest.Pytester) -> None:
+    """Where another plug-in ends the session before a test was collected, the directory is free again."""
+    pytester.makepyfile(
+        ends="""
+        import pytest
+        @pytest.hookimpl(trylast=True)
+        def pytest_sessionstart():
+            raise pytest.UsageError("not today")
+        """
+    )
+    record(accept.path / "nodes")
+    run = accept(*LEVEL1, "-p", "ends")
+    assert run.code == 4
+    assert run.certificate["finished"] is False
+    claim(run.out).give_up()
 
 
 def test_a_run_is_continued_node_by_node(accept: Accept) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from ClusterShell import NodeSet
+from ClusterShell.NodeUtils import GroupResolverConfig
 
 from pytest_gpuready import accept as accepting
 from tests.nodes import demo_results, write_recording
-from tests.plugin.conftest import SUITES, Accept
+from tests.plugin.conftest import SUITES, Accept, Outcome
 
 SHIPPED = "pytest --pyargs pytest_gpuready.suites"
 
@@ -151,3 +157,84 @@ def test_somebody_elses_mark_is_none_of_our_levels(accept: Accept) -> None:
 def _site(folder: Path) -> str:
     (folder / "site.yaml").write_text("site: 1\nnodes: {node01: {gpus: 1}}\n")
     return str(folder / "site.yaml")
+
+
+def test_a_run_that_only_a_clause_opens_says_once_why_it_cannot(accept: Accept) -> None:
+    """What ini names and is not there is found when the first clause is collected: one line, behind pytest's own."""
+    run = accept("-o", "gpuready_site=nowhere.yaml")
+    assert run.code == 4
+    both = run.result.outlines + run.result.errlines
+    assert [line[:10] for line in both if "nowhere.yaml" in line] == ["gpuready: "]
+    assert not [line for line in both if "Traceback" in line or "Error" in line]
+
+
+def test_a_wrong_mark_is_one_line_and_no_traceback(accept: Accept, pytester: pytest.Pytester) -> None:
+    """A clause without its one id is named with its test; where it was found out in our code is nobody's concern."""
+    pytester.makepyfile(
+        test_mine="import pytest\n@pytest.mark.clause('GPU-1', 2)\ndef test_mine(measured, require): ..."
+    )
+    run = accept("--gpuready-replay", "demo", "test_mine.py", suites=False)
+    assert run.code == 2
+    run.result.stdout.fnmatch_lines(['test_mine.py::test_mine: expected pytest.mark.clause("ID"), found clause(*'])
+    assert "plugin.py" not in run.result.stdout.str()
+
+
+def test_workers_say_once_what_the_controlling_process_lacks(accept: Accept) -> None:
+    """With -n and nothing that opens a run before the workers start, each says so for its first file alone."""
+    run = accept("-n", "1")
+    assert run.code not in (0, 5)
+    said = [line for line in run.result.outlines if line.startswith("gpuready: with -n, expected -m levelN")]
+    assert len(said) == 1
+
+
+PRINTS = f"""#!{sys.executable}
+import json, sys
+print(json.dumps(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("nodes", ["node[01-04],other-7", "@gpu"])
+def test_the_command_for_many_nodes_is_what_a_shell_takes(
+    accept: Accept, monkeypatch: pytest.MonkeyPatch, nodes: str
+) -> None:
+    """Nodes, transport, site file, soak and directory are asked for again; the command of the certificate, and the
+    lines on the terminal as they can be copied, give a shell exactly these words, beside files that a pattern would
+    match; and these words reach the same nodes and continue the run."""
+    (accept.path / "ssh_config").write_text("Host *\n  ProxyCommand false\n")
+    groups = accept.path / "groups.conf"
+    groups.write_text("[Main]\ndefault: here\n[here]\nmap: [ $GROUP = gpu ] && echo 'node[01-04],other-7'\n")
+    resolver = GroupResolverConfig([str(groups)])  # else that of whichever test asked for a group first
+    monkeypatch.setattr(NodeSet, "RESOLVER_STD_GROUP", resolver)
+    names = ["node01", "node02", "node03", "node04", "other-7"]
+    site = accept.path / "a site of ours, $HOME.yaml"
+    declared = "\n".join(f"  {name}: {{gpus: 2}}" for name in [*names, "node05"])
+    site.write_text(f"site: 1\nssh: {{config: ssh_config}}\nprofile: h200-sxm\nnodes:\n{declared}\n")
+    for name in ("node0", "node1", "--gpuready-nodes=@gpu"):
+        (accept.path / name).touch()
+    asked = (
+        *("-m", "level1", "--gpuready-site", site.name),
+        *(("--gpuready-nodes", nodes) if nodes[0] != "@" else (f"--gpuready-nodes={nodes}",)),
+        *("--gpuready-transport", "ssh", "--gpuready-out", "runs of today/one"),
+    )
+    first = Outcome(accept("--gpuready-record", "rec", *asked).result, accept.path / "runs of today/one")
+    assert first.code == 20
+    command = first.certificate["do_next"][-1]
+    lines = [line[12:] for line in first.result.outlines if line.startswith(("do next", " " * 12))]
+    at = next(place for place, line in enumerate(lines) if line.startswith("pytest "))
+    shown = [*itertools.takewhile(lambda line: line.endswith("\\"), lines[at:])]
+    copied = "\n            ".join([*shown, lines[at + len(shown)]])
+    assert shown, "it is longer than a line"
+    (accept.path / "bin").mkdir()
+    (accept.path / "bin/pytest").write_text(PRINTS)
+    (accept.path / "bin/pytest").chmod(0o755)
+    path = f"{accept.path}/bin:{os.environ['PATH']}"
+    for typed in (command, copied):
+        heard = subprocess.run(
+            ["sh", "-c", typed], cwd=accept.path, env={"PATH": path}, capture_output=True, text=True, check=True
+        )
+        words = json.loads(heard.stdout)
+        assert words == [str(SUITES), *asked[:2], *words[3:]]
+        assert sorted(words[3:]) == sorted(asked[2:])
+    second = Outcome(accept(*words, suites=False).result, first.out)
+    assert (second.code, [node["name"] for node in second.certificate["nodes"]]) == (20, names)
+    assert second.certificate["do_next"][-1] == command

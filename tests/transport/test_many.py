@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
+import json
 from pathlib import Path
 
 import pytest
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.model.command import PYTHON
 from pytest_gpuready.transport import Interrupted, ManyTransport, one_by_one
 from pytest_gpuready.transport.kept import NOISE_BYTES, Kept, request
-from pytest_gpuready.transport.local import Local
+from pytest_gpuready.transport.local import MAX_BYTES, Local
 from pytest_gpuready.transport.recording import Recording, read_results
 from pytest_gpuready.transport.replay import Replay
+from pytest_gpuready.transport.rubbish import CUT, KEPT_BYTES
 from pytest_gpuready.transport.ssh import Ssh
 
 
@@ -80,6 +83,12 @@ def kept(max_bytes: int = 1000) -> Kept:
     return Kept(command=command, request=asked, max_bytes=max_bytes, said=lambda _: None)
 
 
+def agent(max_bytes: int = MAX_BYTES) -> Kept:
+    command = Command(node="n1", argv=(PYTHON, "-m", "pytest_gpuready.agent", "node"), timeout_s=20)
+    asked = request(command, python="python3", agent=None, patience_s=1, max_bytes=max_bytes)
+    return Kept(command=command, request=asked, max_bytes=max_bytes, said=lambda _: None)
+
+
 def hear(each: Kept, *lines: str) -> Kept:
     for line in lines:
         each.hear(f"{each.request.word} {line}".encode(), aside=False)
@@ -133,6 +142,39 @@ def test_nothing_counts_behind_the_end() -> None:
     outcome = each.outcome(0, "")
     assert isinstance(outcome, CommandResult)
     assert (outcome.stdout, outcome.exit_code, outcome.duration_s) == ("out", 0, 0.5)
+
+
+@pytest.mark.parametrize("begins", ["", '{"gpuready_agent": 1, "data": "'])
+def test_of_rubbish_the_beginning_is_kept(begins: str) -> None:
+    """Megabytes that are no JSON cost no memory, not even while they come where they do not begin as JSON; what was
+    left out is said, and stderr keeps its end."""
+    each = hear(agent(), "start", f"o {b64(begins)}")
+    piece, most = b64("\n not JSON" * 3000), 0
+    for _ in range(100):
+        hear(each, f"o {piece}", f"e {piece}")
+        most = max(most, len(each._stdout) * (not begins) + len(each._stderr))
+    outcome = hear(each, f"e {b64('last word')}", "end 0 0 0 0.5 0 0").outcome(0, "")
+    assert isinstance(outcome, CommandResult)
+    assert most < 5 * KEPT_BYTES
+    assert len(outcome.stdout) == KEPT_BYTES
+    assert outcome.stdout.startswith(begins or "\n not JSON")
+    assert outcome.stderr.endswith(f"last word\n{CUT}")
+    assert len(outcome.stderr) < 3 * KEPT_BYTES
+    assert not each._stdout
+
+
+def test_a_long_answer_is_kept_whole() -> None:
+    """One JSON document of any size is an answer; so is whatever another tool prints."""
+    document = json.dumps({"gpuready_agent": 1, "log": ["line"] * 40_000})
+    each = hear(agent(), "start", *(f"o {b64(document[i : i + 30_000])}" for i in range(0, len(document), 30_000)))
+    outcome = hear(each, "end 0 0 0 0.5 0 0").outcome(0, "")
+    assert isinstance(outcome, CommandResult)
+    assert (outcome.stdout, outcome.stderr) == (document, "")
+    text = "no JSON\n" * 40_000
+    each = hear(kept(MAX_BYTES), "start", *(f"o {b64(text[i : i + 30_000])}" for i in range(0, len(text), 30_000)))
+    outcome = hear(each, "end 0 0 0 0.5 0 0").outcome(0, "")
+    assert isinstance(outcome, CommandResult)
+    assert outcome.stdout == text
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-1"])

@@ -37,6 +37,27 @@ def test_repeats_come_in_order_and_end(tmp_path: Path) -> None:
         replay.run(asked[2])
 
 
+def test_switches_are_recorded_with_the_nodes(tmp_path: Path) -> None:
+    """What nodes hang on is what a replay says they hung on, and so is why nobody could say it; where nobody asked, a
+    replay knows nothing."""
+    everywhere = {"node01": ("s0", "core"), "node99": ("s9", "core")}
+    recording = Recording(Local(), tmp_path / "r")
+    recording.run(echo("x"))
+    assert Replay(tmp_path / "r").switches() is None
+    assert recording.switches(lambda: everywhere, ["node01", "node02"]) == {"node01": ("s0", "core")}
+    recording.run(echo("y"))
+    assert Replay(tmp_path / "r").switches() == {"node01": ("s0", "core")}
+
+    def ask() -> dict[str, tuple[str, ...]]:
+        raise TransportError("scontrol: no answer within 10 s")
+
+    other = Recording(Local(), tmp_path / "other")
+    with pytest.raises(TransportError, match="no answer"):
+        other.switches(ask, ["node01"])
+    with pytest.raises(TransportError, match="scontrol: no answer within 10 s"):
+        Replay(tmp_path / "other").switches()
+
+
 @pytest.mark.parametrize("command", [echo("other"), echo("x", node="node02")])
 def test_what_was_not_recorded_is_an_error(tmp_path: Path, command: Command) -> None:
     """Another command, or the same on another node, has no answer."""

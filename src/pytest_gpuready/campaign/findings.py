@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_gpuready.campaign.among_peers import AmongPeers
-from pytest_gpuready.campaign.store import Store, Taken, key_of
+from pytest_gpuready.campaign.store import NOT_AGAIN, Store, Taken, key_of
 from pytest_gpuready.errors import ParseError, ToolError
 from pytest_gpuready.inventory import applies
 from pytest_gpuready.inventory.identity import same_host
@@ -48,13 +48,15 @@ RETEST_RUNS = 2
 class _Read:
     """What the stored results of one scope say; `problem` says why nothing where that is so.
 
-    `once` is True where it was measured and may be measured again, `wants_retest` where a limit of its own asks for it.
+    `once` is True where it was measured and may be measured again, `wants_retest` where a limit of its own asks for it,
+    `unanswered` where the transport brought no answer back.
     """
 
     answers: dict[tuple[str, str], Found]
     problem: str
     once: bool
     wants_retest: bool
+    unanswered: bool
 
 
 class Findings:
@@ -99,6 +101,13 @@ class Findings:
             return answer
         default = read.problem or f"{part.label}: {probe.name} says nothing about {metric}"
         return _problem(metric, part, default)
+
+    def unanswered(self, metric: str, part: Part) -> str:
+        """Why no answer came back to what measures this metric on this part; "" where one did, or nobody asked."""
+        probe = self._probe_of.get(metric)
+        scope, key = self._place(probe, part) if probe else (None, "")
+        read = (self._read.get(key) or self._stored(probe, scope)) if probe and scope else None
+        return read.problem.removesuffix(NOT_AGAIN) if read and read.unanswered else ""
 
     def verdict(self, clause: Clause, part: Part) -> Verdict:
         """The verdict of a clause on a part.
@@ -267,7 +276,7 @@ class Findings:
         once = not taken.problem and len(taken.results) < RETEST_RUNS
         again = once and self._wants_retest(probe, answers)
         answers = {**answers, **self._standing(probe, node, scope, taken, answers)}
-        self._read[key] = _Read(answers, problem, once, again)
+        self._read[key] = _Read(answers, problem, once, again, bool(taken.problem))
         self._stamps[probe.name] += 1
         return self._read[key]
 

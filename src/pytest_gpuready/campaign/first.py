@@ -21,6 +21,7 @@ from pytest_gpuready.model.agent_doc import NodeDoc, NvmlDoc
 from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
 from pytest_gpuready.probes import Probe
 from pytest_gpuready.transport import StoppedError, Transport, run_each
+from pytest_gpuready.transport.rubbish import KEPT_BYTES, shortened
 
 
 @dataclass(slots=True)
@@ -30,6 +31,10 @@ class First:
     taken: dict[str, Taken]
     docs: dict[str, NodeFound] = field(default_factory=dict)
     unreached: dict[str, str] = field(default_factory=dict)
+
+    def silent(self) -> list[str]:
+        """Nodes of whose word about themselves nothing counts."""
+        return [name for name, found in self.docs.items() if found.node_doc is None and found.nvml_doc is None]
 
     def refuse(self, node: str, why: str, probes: Sequence[Probe]) -> None:
         """Take nothing that this node said; it stays among the evidence."""
@@ -84,7 +89,7 @@ def ask_all(probes: Sequence[Probe], names: Sequence[str], transport: Transport,
                 continue  # a second result, or one that nobody asked for
             key = key_of(probe.name, command.node)
             if isinstance(outcome, CommandResult):
-                first.taken[key] = Taken(results=[outcome])
+                first.taken[key] = Taken(results=[_bounded(outcome, probe)])
             elif not isinstance(outcome, StoppedError):
                 first.taken[key] = Taken(problem=str(outcome))
                 held += [str(outcome)] if isinstance(outcome, HeldError) else []
@@ -100,6 +105,17 @@ def ask_all(probes: Sequence[Probe], names: Sequence[str], transport: Transport,
         first.refuse(name, why, probes)
     first.docs = {name: first.docs[name] for name in names}
     return first
+
+
+def _bounded(result: CommandResult, probe: Probe) -> CommandResult:
+    """The result; of a long one that is no answer to this probe its beginning: all nodes' are held until the run is
+    open."""
+    if len(result.stdout) > KEPT_BYTES:
+        try:
+            envelope(result, probe.name)
+        except GpuReadyError:
+            return shortened(result)
+    return result
 
 
 def _only_themselves(first: First, probes: Sequence[Probe], names: Sequence[str], site: Site | None) -> None:

@@ -77,6 +77,8 @@ class Plan:
     """Clauses that are measured once more before they condemn."""
     gates: Mapping[int, int]
     """Level -> how many gate clauses stand below it."""
+    silent: tuple[str, ...] = ()
+    """Nodes of whose word about themselves nothing counts: of them there is no plan."""
 
 
 class Rehearsal(Taking):
@@ -148,8 +150,11 @@ def plan(
     findings: Findings,
     level: int,
     keep_going: bool,
+    silent: Sequence[str] = (),
 ) -> Plan:
     """The plan of a run over what the tests ask for; `taken` is what the inventory's probes (`firsts`) have said.
+
+    `silent` are nodes of which nothing of that counts.
 
     Raises:
         StoreError: the store cannot be read.
@@ -185,6 +190,7 @@ def plan(
         waits=tuple(sorted({metric for clause in rehearsal.due for metric in clause.after})),
         again=tuple(dict.fromkeys(clause.id for clause in rehearsal.due if clause.retest)),
         gates={n: sum(clause.gate for clause in profile.up_to(n - 1)) for n in range(2, level + 1)},
+        silent=tuple(silent),
     )
 
 

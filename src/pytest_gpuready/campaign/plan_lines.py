@@ -62,7 +62,7 @@ def plan_lines(plan: Plan, *, by: str, at_once: int = 0, others: int = 0) -> lis
         lines.append(_line("no test", f"{_some(plan.unasked)}: of this level, and no collected test judges it"))
     if others:
         lines.append(_line("besides", f"{others} tests that judge no clause; a dry run does not run them either"))
-    return [*lines, _line("dry run", NOTHING)]
+    return [*lines, *_silent(plan), _line("dry run", NOTHING)]
 
 
 def _rows(steps: Sequence[Step]) -> list[str]:
@@ -122,6 +122,13 @@ def _refused(plan: Plan) -> Iterator[str]:
         yield _line("not asked", f"{_counted(nodes)}: {why}")
     if rest := rows[UNREACHED:]:
         yield _line("not asked", f"{sum(len(nodes) for _, nodes in rest)} more nodes, for {len(rest)} reasons")
+
+
+def _silent(plan: Plan) -> Iterator[str]:
+    if plan.silent:
+        of_all = f"{len(plan.silent)} of {len(plan.nodes)} nodes, {_set(plan.silent)}"
+        who = of_all if len(plan.nodes) > 1 else plan.nodes[0]
+        yield _line("no plan", f"for {who}: no answer that counts, nothing can be measured there; exit code 1")
 
 
 def _gates(plan: Plan) -> Iterator[str]:

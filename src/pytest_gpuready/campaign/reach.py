@@ -40,6 +40,23 @@ class Reach:
     way: Transport | None = None
     """The transport itself, without what is wrapped around it."""
 
+    def switches(self) -> Mapping[str, tuple[str, ...]] | None:
+        """Node -> the switches or blocks that it hangs on, from the nearest on; a recording keeps and knows it. None
+        where nobody is there to say it.
+
+        Raises:
+            TransportError: who knows it does not answer.
+        """
+        if isinstance(self.transport, Replay):
+            return self.transport.switches()
+        topology = getattr(self.way, "topology", None)
+        if topology is None:
+            return None
+        if isinstance(self.transport, Recording):
+            return self.transport.switches(lambda: topology().paths, self.names)
+        paths: Mapping[str, tuple[str, ...]] = topology().paths
+        return paths
+
     def close(self, *, release: bool) -> None:
         """Give everything back that was taken to reach the nodes; with `release` their lease, too."""
         if self.leased and release:

@@ -10,24 +10,23 @@ measurements, is never continued: measuring until it fits is not acceptance. Any
 A run over several nodes is continued node by node: one that is the same as before keeps what proved itself, one that
 has seen a FAIL keeps all of it, and one that could not be reached or is another than before (it was rebooted, a GPU was
 changed) is measured anew. From the first moment on, the certificate in the directory is one of this run and says
-INCOMPLETE until the end. A lock in the directory keeps a second run, of another machine that shares it, out.
+INCOMPLETE until the end. The directory is claimed before (`campaign.directory`).
 """
 
 from __future__ import annotations
 
 import datetime
-import fcntl
 import re
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 import msgspec
 
+from pytest_gpuready.campaign.directory import RUN, Directory
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.store import Store, Taken, key_of
-from pytest_gpuready.errors import LeaseError, StoreError
+from pytest_gpuready.errors import StoreError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Outcome, Part
 from pytest_gpuready.probes import Probe, follows_level
@@ -72,7 +71,7 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=T
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """An open run directory. `measured_again` names scopes whose earlier attempt proved nothing, `renewed` nodes that
-    are not as they were; `lock` keeps others out while it is open (None in a worker, which shares its controller's)."""
+    are not as they were."""
 
     out: Path
     started: str
@@ -81,11 +80,10 @@ class Run:
     measured_again: tuple[str, ...]
     renewed: tuple[str, ...] = ()
     store: Store
-    lock: TextIO | None
 
 
 def open_run(
-    out: Path,
+    directory: Directory,
     *,
     store: Store,
     identity: Identity,
@@ -94,7 +92,7 @@ def open_run(
     probes: Sequence[Probe],
     anew: bool = False,
 ) -> Run:
-    """Continue the run in `out` or start a new one there; `fresh` are results taken just now (the inventory's).
+    """Continue the run in this directory or start a new one; `fresh` are results taken just now (the inventory's).
 
     With `anew` no run is continued: what is recorded of this one has to be all of it.
 
@@ -102,18 +100,14 @@ def open_run(
         LeaseError: another run is writing to this directory.
         StoreError: the directory cannot be read or written.
     """
+    out = directory.out
     same: frozenset[str] = frozenset()
     failed: Set[str] = frozenset()
     try:
-        moved_to = lock = None
+        moved_to = None
         started = _now()
-        if out.exists() and any(out.iterdir()):
+        if (out / RUN).exists():
             earlier = _read(out)
-            if earlier is None and not (out / "run.json").exists():
-                raise StoreError(
-                    f"expected {out} to be empty or a run directory, found other files; choose another --gpuready-out"
-                )
-            lock = _lock(out)
             if earlier is not None and not anew and earlier.ended in ("", "INCOMPLETE"):
                 same = earlier.identity.same_as(identity)
                 failed = (failed_nodes(findings, probes) & same) | set(earlier.failed)
@@ -126,11 +120,7 @@ def open_run(
             if same and earlier:
                 started = earlier.started
             else:
-                moved_to = _move_aside(out)
-                lock.close()
-                lock = None
-        out.mkdir(parents=True, exist_ok=True)
-        lock = lock or _lock(out)
+                moved_to = directory.move_aside()
         _write(out, RunFile(gpuready_run=1, started=started, identity=identity, failed=sorted(failed)))
     except OSError as error:
         raise StoreError(
@@ -156,7 +146,6 @@ def open_run(
         measured_again=again,
         renewed=tuple(name for name in identity.nodes if continued and name not in same),
         store=store,
-        lock=lock,
     )
 
 
@@ -169,7 +158,7 @@ def join_run(out: Path, store: Store) -> Run:
     run = _read(out)
     if run is None:
         raise StoreError(f"expected an open run in {out}, found none; start pytest again")
-    return Run(out=out, started=run.started, continued=True, moved_to=None, measured_again=(), store=store, lock=None)
+    return Run(out=out, started=run.started, continued=True, moved_to=None, measured_again=(), store=store)
 
 
 def ended(out: Path, status: str, failed: Iterable[str] = ()) -> bytes:
@@ -232,43 +221,19 @@ def _forget(
     return tuple(again)
 
 
-def _lock(out: Path) -> TextIO:
-    """The lock of a run directory, held until it is closed.
-
-    Raises:
-        LeaseError: another run holds it.
-    """
-    file = (out / "run.lock").open("a", encoding="utf-8")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.close()
-        raise LeaseError(
-            f"expected {out} free, found another run writing to it; wait for its end or choose another --gpuready-out"
-        ) from error
-    return file
-
-
 def _read(out: Path) -> RunFile | None:
     try:
-        return msgspec.json.decode((out / "run.json").read_bytes(), type=RunFile)
+        return msgspec.json.decode((out / RUN).read_bytes(), type=RunFile)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return None
 
 
 def _write(out: Path, run: RunFile) -> None:
-    write_atomically(out / "run.json", _encode(run))
+    write_atomically(out / RUN, _encode(run))
 
 
 def _encode(run: RunFile) -> bytes:
     return msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n"
-
-
-def _move_aside(out: Path) -> Path:
-    number = 1
-    while (target := out.with_name(f"{out.name}.{number}")).exists():
-        number += 1
-    return out.rename(target)
 
 
 def _now() -> str:

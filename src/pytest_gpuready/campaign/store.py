@@ -23,6 +23,9 @@ from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import LostError, StoppedError, Transport, run_each
 
+NOT_AGAIN = " (not asked again)"
+"""Behind why a node gave no answer: it was lost, and this command was not even sent to it."""
+
 BUSY_S = 4 * 3600.0
 """How long a measurement waits for its turn."""
 

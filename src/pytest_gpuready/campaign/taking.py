@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pytest_gpuready.campaign.findings import RETEST_RUNS, Findings
-from pytest_gpuready.campaign.store import Store, Taken, key_of
+from pytest_gpuready.campaign.store import NOT_AGAIN, Store, Taken, key_of
 from pytest_gpuready.model import Clause, Command, Node, Outcome, Part
 from pytest_gpuready.probes import Probe, follows_level
 
@@ -209,4 +209,4 @@ class Taking:
             return
         self._failed[name] += 1
         if self._gives_up and self._failed[name] == GIVEN_UP:
-            self._unreached[name] = f"{taken.problem} (not asked again)"
+            self._unreached[name] = f"{taken.problem}{NOT_AGAIN}"

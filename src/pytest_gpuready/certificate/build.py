@@ -24,6 +24,7 @@ from pytest_gpuready.certificate.document import (
 )
 from pytest_gpuready.certificate.folded import folded_lines
 from pytest_gpuready.certificate.rule import OPEN, Asked, Cell, Ruling, held_by_all, hidden, of_any, rule
+from pytest_gpuready.certificate.words import ON_THE_NODE
 from pytest_gpuready.certificate.written import number
 from pytest_gpuready.model import Outcome, Part
 
@@ -56,22 +57,23 @@ class Facts:
 
 def build(
     *,
-    findings: Findings | None,
+    findings: Findings,
     records: Mapping[tuple[str, str], Sequence[Record]],
     facts: Facts,
     log_of: Callable[[Part], list[str]],
+    opening: bool = False,
 ) -> Certificate:
-    """The certificate of a run; with `findings` None (nothing could be opened) it holds the reasons alone."""
-    several = findings is not None and len(findings.inventory.nodes) > 1
+    """The certificate of a run; `opening` is that of one in which nothing is measured yet, and it has no cells."""
+    several = len(findings.inventory.nodes) > 1
     silent = {node.name: node.problem for node in facts.nodes if not node.answered} if several else {}
-    tested = suites(findings, facts.level_asked, records, log_of, silent) if findings else []
+    tested = [] if opening else suites(findings, facts.level_asked, records, log_of, silent)
     cells = [(clause, part) for suite in tested for clause in suite.clauses for part in clause.parts]
-    profile = findings.profile if findings else None
+    profile = findings.profile
     asked = Asked(
         level=facts.level_asked,
         finished=facts.finished,
-        profile=profile.name if profile else "",
-        levels=frozenset(clause.level for clause in profile.clauses) if profile else frozenset(),
+        profile="" if opening else profile.name,  # without cells there is nothing to say about it
+        levels=frozenset(clause.level for clause in profile.clauses),
         blockers=facts.blockers,
         silent=silent,
     )
@@ -81,9 +83,7 @@ def build(
     if several:
         whole = held_by_all(whole, {node.name: node.why for node in nodes if node.judged != "ACCEPTED"})
     exclusions = [
-        ExclusionEntry(clause=c.id, reason=c.excluded)
-        for c in (profile.up_to(facts.level_asked) if profile else ())
-        if c.excluded
+        ExclusionEntry(clause=c.id, reason=c.excluded) for c in profile.up_to(facts.level_asked) if c.excluded
     ]
     outcomes = Counter(part.outcome for _, part in cells)
     certificate = Certificate(
@@ -94,7 +94,7 @@ def build(
         says=_says(whole, facts, cells, {entry.clause for entry in exclusions}),
         finished=facts.finished,
         why=whole.why,
-        do_next=_do_next(whole, facts, cells, several) if findings else [],
+        do_next=_do_next(whole, facts, cells, several),
         started=facts.started,
         issued=facts.issued,
         level_asked=facts.level_asked,
@@ -107,14 +107,10 @@ def build(
             title=profile.title,
             sha256=profile.sha256,
             notes=list(profile.notes),
-        )
-        if profile
-        else None,
+        ),
         site=facts.site,
         nodes=nodes,
-        assumptions=folded_lines(findings.inventory.assumptions, (node.name for node in findings.inventory.nodes))
-        if findings
-        else [],
+        assumptions=folded_lines(findings.inventory.assumptions, (node.name for node in findings.inventory.nodes)),
         exclusions=exclusions,
         suites=tested,
         counts=Counts(
@@ -182,7 +178,7 @@ def _says(whole: Ruling, facts: Facts, cells: Sequence[Cell], excluded: set[str]
 
 def _do_next(whole: Ruling, facts: Facts, cells: Sequence[Cell], several: bool) -> list[str]:
     if facts.basis == "replay":
-        return [f"on the node itself: {facts.command}"]
+        return [f"{ON_THE_NODE}{facts.command}"]
     steps: list[str] = []
     for clause, part in cells if whole.judged == "REJECTED" else ():
         if part.outcome == "FAIL" and clause.required and part.action and len(steps) < STEPS_AT_MOST:

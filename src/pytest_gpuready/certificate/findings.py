@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from pytest_gpuready.campaign.store import NOT_AGAIN
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
+from pytest_gpuready.certificate.rule import of_any, tried
 from pytest_gpuready.certificate.words import OPEN, clean, number, part_text, parts_text, rank, said
 
 _BY_REASON = ("NOT MEASURED", "NOT TESTED", "OBSERVED", "HIDDEN", "EXCLUDED", "NOT APPLICABLE")
@@ -65,7 +67,9 @@ class Finding:
     @property
     def reason(self) -> str:
         """The cause, or what the cells say, without the part's name in front: whoever shows it names the parts."""
-        return self.cause or self.worst.reason.removeprefix(f"{self.worst.label}: ")
+        own = self.cause or self.worst.reason.removeprefix(f"{self.worst.label}: ")
+        given_up = not self.cause and any(part.reason != tried(part.reason) for _, part in self.cells)
+        return tried(own) + NOT_AGAIN if given_up else own
 
     @property
     def action(self) -> str:
@@ -119,9 +123,10 @@ def by_outcome(certificate: Certificate, outcome: str) -> list[Finding]:
 
 def _cause(part: PartEntry, many: bool) -> str:
     """What equal causes have in common: the reason without the part in front; of several nodes, without it anywhere."""
+    reason = tried(part.reason)
     if not many:
-        return part.reason.removeprefix(f"{part.label}: ")
-    return part.reason.replace(part.label, "").replace(part.node, "")
+        return of_any(reason, part.label, part.node)
+    return reason.replace(part.label, "").replace(part.node, "")
 
 
 def _finding(outcome: str, group: list[_Cell], absent: dict[str, _Cell], many: bool) -> Finding:

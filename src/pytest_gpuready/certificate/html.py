@@ -7,6 +7,7 @@ escaped by Jinja's autoescape; figures are built with the same escaping in `plot
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +107,7 @@ def _context(
         "not_covered": uncovered.not_covered(certificate, many),
         "exclusions": uncovered.exclusions(certificate),
         "failing": failing,
+        "told_apart": _told_apart(certificate) if many else frozenset(),
         "silent": frozenset(node.name for node in certificate.nodes if many and not node.answered),
         "files": {entry.sha256: entry.file for entry in certificate.evidence},
         "gpu_tables": [tables.gpu_table(node) for node in certificate.nodes] if whole else [],
@@ -123,6 +125,13 @@ def _context(
     }
 
 
+def _told_apart(certificate: Certificate) -> frozenset[str]:
+    """Reasons for which several clauses have no value on several nodes' parts: each stands under "What was not tested",
+    and not once more beside every clause."""
+    shared = (finding for finding in by_outcome(certificate, "NOT MEASURED") if len(finding.clause_ids) > 1)
+    return frozenset(part.reason for finding in shared for _, part in finding.cells)
+
+
 def _evidence(certificate: Certificate, whole: bool) -> list[EvidenceEntry]:
     """The raw outputs that the page lists: where it has no room for all cells, those of nodes with findings first."""
     if whole:
@@ -135,11 +144,18 @@ def _other_why(certificate: Certificate) -> list[str]:
     """Reasons that are not the outcome of a cell ("the profile has no clause of level 4"): those stand as findings."""
     if certificate.judged == "ACCEPTED":
         return []
-    told = tuple({f"{clause.id} {part.outcome} on " for clause, part in cells(certificate)})
-    lines = [line for line in certificate.why if not line.startswith(told)]
+    told = {clause.id for suite in certificate.suites for clause in suite.clauses}
+    lines = [
+        line for line in certificate.why if not (_of_cells(line) and re.split("[ ,]", line, maxsplit=1)[0] in told)
+    ]
     told_apart = NO_ANSWER if len(certificate.nodes) > 1 else "\n"
     lines = [line for line in lines if told_apart not in line and not line.endswith(MORE_REASONS)]
     return [line for line in lines if certificate.finished or line != "the run has not ended"]
+
+
+def _of_cells(line: str) -> bool:
+    """True where a reason is made of cells: clauses, an outcome, and on which parts."""
+    return any(f" {word} on " in line for word in ("FAIL", *words.OPEN, "OBSERVED"))
 
 
 class _WatchFigures:

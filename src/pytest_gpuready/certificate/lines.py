@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_gpuready.campaign.store import NOT_AGAIN
 from pytest_gpuready.judge import Found
 from pytest_gpuready.model import Clause, Inventory, Measurement, Outcome, Part, Problem, Verdict
 from pytest_gpuready.model.units import show
@@ -45,7 +46,11 @@ def action_text(inventory: Inventory, clause: Clause, part: Part, outcome: Outco
             Outcome.UNSTABLE: f"look for other users of {part.node}, then {again}",
             Outcome.OBSERVED: "agree a limit with its source in the profile",
         }.get(outcome, "")
-        own = found.advice if outcome is Outcome.NOT_MEASURED and isinstance(found, Problem) else ""
+        own = (
+            found.advice.removesuffix(NOT_AGAIN)
+            if outcome is Outcome.NOT_MEASURED and isinstance(found, Problem)
+            else ""
+        )
         return own or (general if clause.required else "")
     slot = inventory.slot(part)
     gpu = slot.gpu if slot else None

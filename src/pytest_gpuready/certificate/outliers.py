@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pytest_gpuready.certificate import words
 from pytest_gpuready.certificate.document import Certificate, ClauseEntry, PartEntry
-from pytest_gpuready.judge.peers import Policy, Sense, survey
+from pytest_gpuready.judge.peers import Policy, Sense
+from pytest_gpuready.judge.survey import survey
 from pytest_gpuready.model import Part
 
 SMALLEST = 8

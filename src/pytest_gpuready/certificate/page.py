@@ -14,7 +14,7 @@ from pytest_gpuready.certificate.document import Certificate, ClauseEntry, GpuEn
 from pytest_gpuready.certificate.facts import nodes_text
 from pytest_gpuready.certificate.findings import Finding, absences, also_failing
 from pytest_gpuready.certificate.tables import Row, ids_text, row
-from pytest_gpuready.certificate.words import NBSP
+from pytest_gpuready.certificate.words import NBSP, ON_THE_NODE
 
 ROWS_AT_MOST = 12
 """Page one holds about twelve promises; more of them are folded where they say the same."""
@@ -145,6 +145,8 @@ def sentence(text: str, keep: Collection[str] = ()) -> str:
         return ""
     word, *others = text.split(maxsplit=2)
     typed = bool(others) and _OPTION.match(others[0]) is not None
+    if text.startswith(ON_THE_NODE):
+        return text[0].upper() + text[1:]  # a command stands at its end
     if word in COMMANDS or (typed and not _PROSE.search(text)):
         return text
     if not typed and word.rstrip(":,;") not in keep and "[" not in word:

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from pytest_gpuready.campaign.store import NOT_AGAIN
 from pytest_gpuready.certificate.document import ClauseEntry, Judged, PartEntry
 from pytest_gpuready.certificate.folded import folded
 from pytest_gpuready.certificate.lines import one_line
+from pytest_gpuready.certificate.tables import ids_text
 from pytest_gpuready.model.units import show
 from pytest_gpuready.profiles.metrics import AFTER_LOAD
 
@@ -132,12 +134,19 @@ def _level_reached(cells: Sequence[Cell], asked: int) -> int:
 def _lines(found: Sequence[Cell]) -> list[str]:
     groups: dict[tuple[int, str, str], list[Cell]] = {}
     for clause, part in found:
-        groups.setdefault((_WORST_FIRST[part.outcome], clause.id, part.reason), []).append((clause, part))
+        groups.setdefault(_same(clause, part, tried(part.reason)), []).append((clause, part))
     lines = []
-    for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
+    for (*_, reason), group in sorted(groups.items(), key=lambda item: item[0][0]):
         first = group[0][1].label
-        lines.append(_line(group[0], first if len(group) == 1 else f"{len(group)} parts from {first} on"))
+        parts = len({part.part for _, part in group})
+        lines.append(_line(group, first if parts == 1 else f"{parts} parts from {first} on", reason))
     return lines
+
+
+def _same(clause: ClauseEntry, part: PartEntry, reason: str) -> tuple[int, str, str]:
+    """What cells have in common that are one line: what has no value, its reason; what has one, its clause as well."""
+    rank = _WORST_FIRST[part.outcome]
+    return rank, "" if part.outcome in OPEN and reason else clause.id, reason
 
 
 def _lines_of_several(found: Sequence[Cell], silent: Mapping[str, str]) -> list[str]:
@@ -146,20 +155,26 @@ def _lines_of_several(found: Sequence[Cell], silent: Mapping[str, str]) -> list[
     for clause, part in found:
         node = part.node
         if node not in silent:
-            reason = nameless(of_any(part.reason, part.label, node), node)
-            groups.setdefault((_WORST_FIRST[part.outcome], clause.id, reason), []).append((clause, part))
+            reason = nameless(of_any(tried(part.reason), part.label, node), node)
+            groups.setdefault(_same(clause, part, reason), []).append((clause, part))
     ordered = sorted(groups.items(), key=lambda item: item[0][0])
     lines = []
     for (*_, reason), group in ordered[:WHY_AT_MOST]:
         nodes = dict.fromkeys(part.node for _, part in group)
-        parts = group[0][1].label if len(group) == 1 else f"{len(group)} parts of {folded(nodes, 6)}"
-        own = of_any(group[0][1].reason, group[0][1].label, group[0][1].node)
-        lines.append(_line(group[0], parts, own if len(nodes) == 1 else reason))
+        count = len({part.part for _, part in group})
+        parts = group[0][1].label if count == 1 else f"{count} parts of {folded(nodes, 6)}"
+        own = of_any(tried(group[0][1].reason), group[0][1].label, group[0][1].node)
+        lines.append(_line(group, parts, own if len(nodes) == 1 else reason))
     if len(ordered) > WHY_AT_MOST:
         lines.append(f"and {len(ordered) - WHY_AT_MOST} {MORE_REASONS}")
     told = [f"{folded(nodes, 6)}{NO_ANSWER}{one_line(reason)}" for reason, nodes in by_reason(silent.items())]
     worst = sum(key[0] == 0 for key, _ in ordered[:WHY_AT_MOST])
     return [*lines[:worst], *told[:WHY_AT_MOST], *lines[worst:]]
+
+
+def tried(reason: str) -> str:
+    """What a reason says of a node that was asked, also where it was given up before: that has the same cause."""
+    return reason.removesuffix(NOT_AGAIN)
 
 
 def of_any(text: str, *names: str) -> str:
@@ -187,10 +202,9 @@ def by_reason(problems: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]
     ]
 
 
-def _line(cell: Cell, parts: str, reason: str | None = None) -> str:
-    clause, part = cell
-    line = f"{clause.id} {part.outcome} on {parts}"
+def _line(group: Sequence[Cell], parts: str, reason: str) -> str:
+    clause, part = group[0]
+    line = f"{ids_text(list(dict.fromkeys(other.id for other, _ in group)))} {part.outcome} on {parts}"
     if part.outcome == "FAIL" and part.value is not None:
         line += f": {show(part.value, clause.unit)}, expected {part.expected or clause.limit or 'no such thing'}"
-    reason = part.reason if reason is None else reason
     return one_line(f"{line}: {reason}" if reason else line)

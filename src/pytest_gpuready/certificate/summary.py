@@ -39,6 +39,8 @@ FEW = 8
 SEVERAL_AT_MOST = 13
 """Lines of more nodes: where they would be more, names and reasons are cut sooner."""
 _THOUSANDS = re.compile(rf"(?<=\d){words.NNBSP}(?=\d\d\d)")
+_SHELL_WORD = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:[^"\\]|\\.)*"|\\.)+""")
+_GOES_ON = " \\"
 _WHOLE = "excluded"
 """The label of the line that is never cut: whoever reads only the terminal knows what was taken out."""
 
@@ -78,7 +80,7 @@ def summary_lines(certificate: Certificate, out: str, width: int = 100) -> list[
         lines.append(("evidence", f"{len(certificate.evidence)} files with their sha256 in certificate.json"))
     lines.append(("signed", "no: not signed"))
     lines.append(("page", str(PurePath(out) / "certificate.html")))
-    return _wrapped(lines, width)
+    return _wrapped(lines, width, command=_command(certificate))
 
 
 def _of_several(certificate: Certificate, found: list[Finding], out: str, width: int) -> list[tuple[str, str]]:
@@ -107,7 +109,8 @@ def _of_several(certificate: Certificate, found: list[Finding], out: str, width:
         lines.append(("do next", certificate.do_next[0]))
     lines.append(("signed", "no: not signed"))
     lines.append(("page", str(PurePath(out) / "certificate.html")))
-    tried = [_wrapped(lines, width, most, whole=(_WHOLE, "do next")) for most in (3, 2, 1)]
+    command = _command(certificate)
+    tried = [_wrapped(lines, width, most, whole=(_WHOLE, "do next"), command=command) for most in (3, 2, 1)]
     few = len(certificate.nodes) <= FEW
     return tried[0] if few else next((told for told in tried if len(told) <= SEVERAL_AT_MOST), tried[-1])
 
@@ -236,11 +239,39 @@ def _closest(certificate: Certificate, many: bool) -> list[tuple[str, str]]:
     return [("closest", f"{clause.id} {name} {value} on {who}, limit {limit} ({part.margin_percent:+.1f} %){word}")]
 
 
+def _command(certificate: Certificate) -> str:
+    """The line that ends with the command to go on with; "" where there is none."""
+    asks = certificate.judged != "ACCEPTED" or certificate.basis == "replay"
+    return certificate.do_next[-1] if certificate.do_next and asks else ""
+
+
+def _typed(text: str, room: int) -> list[str]:
+    """A line that ends with a command, in pieces that a shell takes as one command; none where it cannot be broken so.
+
+    It is broken between its words alone, and a piece that goes on ends with a backslash.
+    """
+    found = _SHELL_WORD.findall(text)
+    if " ".join(found) != text:
+        return []
+    pieces = [found[0]]
+    for word in found[1:]:
+        if len(pieces[-1]) + len(word) + 1 + len(_GOES_ON) <= room:
+            pieces[-1] += f" {word}"
+        else:
+            pieces[-1] += _GOES_ON
+            pieces.append(word)
+    return pieces if max(map(len, pieces)) <= room else []
+
+
 def _wrapped(
-    lines: list[tuple[str, str]], width: int, most: int = 3, whole: tuple[str, ...] = (_WHOLE,)
+    lines: list[tuple[str, str]],
+    width: int,
+    most: int = 3,
+    whole: tuple[str, ...] = (_WHOLE,),
+    command: str = "",
 ) -> list[tuple[str, str]]:
     """Long texts continue under an empty label, at most so many lines each but for those that are never cut; a page's
-    path stays on one line."""
+    path stays on one line, and `command` can be copied into a shell."""
     room = max(width - LABEL, 20)
     out: list[tuple[str, str]] = []
     for label, text in lines:
@@ -249,7 +280,9 @@ def _wrapped(
             out.append((label, said.replace(words.NBSP, " ")))
             continue
         room_for = None if label in whole else max(most, 2) if label in (lines[0][0], "clauses") else most
-        pieces = textwrap.wrap(said, room, max_lines=room_for, placeholder=" ...", break_on_hyphens=False) or [""]
+        pieces = _typed(said, room) if text == command else []
+        pieces = pieces or textwrap.wrap(said, room, max_lines=room_for, placeholder=" ...", break_on_hyphens=False)
+        pieces = pieces or [""]
         out += [(label if place == 0 else "", piece.replace(words.NBSP, " ")) for place, piece in enumerate(pieces)]
     return out
 

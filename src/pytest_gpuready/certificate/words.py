@@ -125,6 +125,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(rf"(?<=\d) (?={_UNITS}\b)"), NBSP),
     (re.compile(r"\bGPU (?=\d)"), f"GPU{NBSP}"),
 )
+ON_THE_NODE = "on the node itself: "
+"""What introduces the command to go on with behind a replay."""
 _THOUSANDS = re.compile(rf"(?<![\w.:\-])\d{{4,}}(?={NBSP}{_UNITS}\b)")
 
 

@@ -16,15 +16,17 @@ def asked_for(profile: Profile, inventory: Inventory) -> bool:
     return compares and any(not node.rack for node in inventory.nodes)
 
 
-def with_switches(inventory: Inventory, ask: Callable[[], Mapping[str, tuple[str, ...]]]) -> Inventory:
+def with_switches(inventory: Inventory, ask: Callable[[], Mapping[str, tuple[str, ...]] | None]) -> Inventory:
     """The inventory whose nodes without a declared rack have the switch that they hang on, and an assumption that says
-    so. `ask` gives node -> names from the nearest switch on."""
+    so. `ask` gives node -> names from the nearest switch on, None where there is nobody to ask."""
     open_ = [node.name for node in inventory.nodes if not node.rack]
     try:
         paths = ask()
     except TransportError as error:
         said = f"no rack is known of {fold(open_)}, and no switch either: {error}"
         return dataclasses.replace(inventory, assumptions=(*inventory.assumptions, said))
+    if paths is None:
+        return inventory
     nearest = {name: paths[name][0] for name in open_ if paths.get(name)}
     lines = []
     if nearest:

@@ -94,10 +94,9 @@ def resolve(
     """
     assumptions: list[str] = []
     if profile is None:
-        ids = ", ".join(sorted(set(pci_ids(docs)))) or "nothing found"
-        assumptions.append(
-            f"no profile: none is named, and no single one is known for {ids}; no limit of a model applies"
-        )
+        ids = ", ".join(sorted(set(pci_ids(docs))))
+        why = f"no single one is known for {ids}" if ids else "no GPU was found, so no profile fits"
+        assumptions.append(f"no profile: none is named, and {why}; no limit of a model applies")
         if site and site.exclude:
             out = ", ".join(excluded.clause for excluded in site.exclude)
             assumptions.append(f"no profile, so the site file's exclusions are ignored: {out}")

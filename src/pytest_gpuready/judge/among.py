@@ -15,11 +15,18 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from pytest_gpuready.judge.limits import side
-from pytest_gpuready.judge.peers import Place, Policy, Sense, Standing, compare_groups, survey
+from pytest_gpuready.judge.peers import Place, Policy, Sense, Standing, compare_groups
+from pytest_gpuready.judge.survey import survey
 from pytest_gpuready.model import Clause, Inventory, Measurement, Part, PeerLimit
 from pytest_gpuready.model.peer_limit import AMONG, WHERE
 
 _SENSE = {"lower": Sense.MORE, "higher": Sense.LESS, "both": Sense.BOTH}
+
+
+SURELY_TIMES, SURELY = 2.0, 20.0
+"""A part farther away than twice `percent`, and than 20 %, is far however much its peers differ: else some of them that
+are slow to a different degree would make room for one that is much slower. Six sigmas reach that far only where one is
+above 3.3 %, and healthy parts were never seen to differ so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +150,7 @@ def policy_of(limit: PeerLimit) -> Policy:
         smallest=limit.least,
         alone=alone,
         widest=max(Policy().widest, limit.percent),
+        surely=max(SURELY_TIMES * limit.percent, SURELY),
     )
 
 

@@ -24,6 +24,7 @@ from pytest_gpuready.transport.agent_environment import agent_environment
 from pytest_gpuready.transport.agent_zip import OLDEST, AgentZip
 from pytest_gpuready.transport.keeper import CHUNK, FLUSH_S
 from pytest_gpuready.transport.progress_lines import ProgressLines
+from pytest_gpuready.transport.rubbish import KEPT_BYTES, begins_as_answer, is_answer, shortened
 
 KILL_AFTER_S = 5
 """What `timeout -k` leaves a keeper that itself hangs."""
@@ -124,6 +125,7 @@ class Kept:
     _stderr: bytearray = field(default_factory=bytearray)
     _noise: bytearray = field(default_factory=bytearray)
     _noise_bytes: int = 0
+    _heard: dict[bytes, int] = field(default_factory=lambda: {b"o": 0, b"e": 0})
     _end: list[bytes] | None = None
     _failed: str | None = None
     _lines: ProgressLines | None = None
@@ -154,10 +156,15 @@ class Kept:
             buffer = self._stdout if kind == b"o" else self._stderr
             if kind == b"e" and self._lines:
                 piece = self._lines.feed(piece)
-            buffer += piece
-            if len(buffer) > self.max_bytes:
-                del buffer[self.max_bytes :]
+            self._heard[kind] += len(piece)
+            if self._heard[kind] > self.max_bytes:
                 raise ValueError("more than any keeper sends")
+            buffer += piece
+            if len(buffer) > 2 * KEPT_BYTES and self.command.argv[0] == PYTHON:
+                if kind == b"e":
+                    del buffer[:-KEPT_BYTES]
+                elif not begins_as_answer(buffer):
+                    del buffer[KEPT_BYTES + 1 :]  # one more says that there was more
         elif kind == b"failed":
             self._failed = base64.b64decode(words[0], validate=True).decode("utf-8", errors="replace")
         elif kind == b"end":
@@ -178,8 +185,14 @@ class Kept:
             self.garbled = self.garbled or f"more than {NOISE_BYTES} bytes that are not the command's"
 
     def outcome(self, code: int | None, why: str) -> CommandResult | TransportError:
-        """What came of it; `code` is what the way to the node ended with, `why` what ended the wait for it ("" where it
-        ended)."""
+        """What came of it, to be asked for once; `code` is what the way to the node ended with, `why` what ended the
+        wait for it ("" where it ended)."""
+        try:
+            return self._outcome(code, why)
+        finally:  # a fan-out holds every node of it until the last has ended
+            self._stdout, self._stderr = bytearray(), bytearray()
+
+    def _outcome(self, code: int | None, why: str) -> CommandResult | TransportError:
         node = self.command.node
         if self.garbled:
             return TransportError(f"{node}: expected the answer of a keeper, found {self.garbled}; log in and look")
@@ -234,7 +247,7 @@ class Kept:
         if int(cut):
             stderr += f"\noutput beyond {self.max_bytes} bytes was cut and the command ended".encode()
         given_up = int(unkillable)
-        return CommandResult(
+        result = CommandResult(
             command=self.command,
             exit_code=None if int(late) or given_up or int(told_by) or code == b"-" else int(code),
             stdout=self._stdout.decode("utf-8", errors="replace"),
@@ -244,6 +257,9 @@ class Kept:
             timed_out=bool(int(late)),
             unkillable=f"process {given_up} did not end on SIGKILL" if given_up else "",
         )
+        if self.command.argv[0] != PYTHON or len(self._stdout) <= KEPT_BYTES or is_answer(self._stdout):
+            return result
+        return shortened(result)
 
 
 def shown_word(command: Command) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,6 +21,7 @@ from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import Ended, Interrupted, StoppedError, Transport, run_each
 
+Paths = Mapping[str, tuple[str, ...]]
 FORMAT = 1
 SITE = "site.yaml"
 
@@ -36,6 +37,10 @@ class RecordingMeta(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fr
     composed: str = ""
     failed: dict[str, str] = {}
     """Node -> why it could not be asked, the first time."""
+    switches: dict[str, tuple[str, ...]] | None = None
+    """Node -> what it hangs on, from the nearest switch or block on; None where nobody asked, or nobody could say."""
+    no_switches: str = ""
+    """Why nobody could say."""
 
 
 class Recording:
@@ -72,12 +77,39 @@ class Recording:
                 self._keep(failed={command.node: str(outcome)})
             yield command, outcome
 
+    def switches(self, ask: Callable[[], Paths], nodes: Sequence[str]) -> Paths:
+        """What these nodes hang on, as `ask` says it; that is kept, and so is why it could not be said.
+
+        Raises:
+            TransportError: it could not.
+        """
+        try:
+            paths = ask()
+        except TransportError as error:
+            self._keep(no_switches=str(error))
+            raise
+        own = {node: tuple(paths[node]) for node in nodes if node in paths}
+        self._keep(switches=own)
+        return own
+
     def _keep(
-        self, *results: CommandResult, nodes: Sequence[str] = (), failed: Mapping[str, str] | None = None
+        self,
+        *results: CommandResult,
+        nodes: Sequence[str] = (),
+        failed: Mapping[str, str] | None = None,
+        switches: Paths | None = None,
+        no_switches: str = "",
     ) -> None:
         try:
             with self._lock:
-                append(self._directory, list(results), nodes=nodes, failed=failed or {})
+                append(
+                    self._directory,
+                    list(results),
+                    nodes=nodes,
+                    failed=failed or {},
+                    switches=switches,
+                    no_switches=no_switches,
+                )
                 if self._site and not (self._directory / SITE).exists():
                     write_atomically(self._directory / SITE, self._site.read_bytes())
         except OSError as error:
@@ -96,14 +128,16 @@ def append(
     *,
     nodes: Sequence[str] = (),
     failed: Mapping[str, str] = MappingProxyType({}),
+    switches: Paths | None = None,
+    no_switches: str = "",
     note: str = "",
     composed: str = "",
     recorded: str = "",
 ) -> None:
     """Add results to a recording, which is made where there is none.
 
-    `nodes` were asked, whether or not they answered, `failed` says why one could not be; `recorded` is when, if not now
-    (UTC ISO 8601).
+    `nodes` were asked, whether or not they answered, `failed` says why one could not be; `switches` is what nodes hang
+    on, `no_switches` why that is not known; `recorded` is when, if not now (UTC ISO 8601).
     """
     folder = directory / "results"
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,6 +164,8 @@ def append(
         note=note or (meta.note if meta else ""),
         composed=composed or (meta.composed if meta else ""),
         failed={**failed, **(meta.failed if meta else {})},
+        switches=dict(switches) if switches is not None else meta.switches if meta else None,
+        no_switches=no_switches or (meta.no_switches if meta else ""),
     )
     write_atomically(directory / "recording.json", msgspec.json.format(msgspec.json.encode(meta), indent=1))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pytest_gpuready.errors import RecordingEndedError, TransportError
@@ -68,6 +68,16 @@ class Replay:
     def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
         """The recorded results of these commands, at once."""
         return one_by_one(self, commands)
+
+    def switches(self) -> Mapping[str, tuple[str, ...]] | None:
+        """Node -> what it hung on when it was recorded, from the nearest on; None where nobody asked for that.
+
+        Raises:
+            TransportError: it could not be said then.
+        """
+        if self.meta.switches is None and self.meta.no_switches:
+            raise TransportError(self.meta.no_switches)
+        return self.meta.switches
 
     def _not_recorded(self, command: Command) -> str:
         """The reason first: a command is long, and what follows it is cut where room is short."""
