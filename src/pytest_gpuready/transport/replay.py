@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pytest_gpuready.errors import RecordingEndedError, TransportError
 from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.model.shown import shown
 from pytest_gpuready.transport import Ended, one_by_one
 from pytest_gpuready.transport.recording import SITE, RecordingMeta, decode_result, read_meta, result_files
 
@@ -58,7 +59,7 @@ class Replay:
             raise TransportError(self.meta.failed.get(command.node) or self._not_recorded(command))
         if command.repeat >= len(results):
             raise RecordingEndedError(
-                f"{command.node}: expected result {command.repeat + 1} of {command.line!r}, found {len(results)} in "
+                f"{command.node}: expected result {command.repeat + 1} of {command.shown!r}, found {len(results)} in "
                 f"{self.directory.name}/; record the node again"
             )
         recorded = results[command.repeat]
@@ -84,10 +85,11 @@ class Replay:
         asked = _without_parameters(command.argv)
         words = asked[asked.index("--") + 1 :] if "--" in asked else asked
         where = f"in {self.directory.name}/"
-        found = f"found none {where} of {' '.join(words)}"
+        said = shown(" ".join(words))
+        found = f"found none {where} of {said}"
         if any(node == command.node and _without_parameters(argv) == asked for node, argv in self._results):
             changed = "the profile or an option has changed the command"
-            found = f"found {' '.join(words)} {where} with other parameters: {changed}"
+            found = f"found {said} {where} with other parameters: {changed}"
         return f"{command.node}: expected a recorded result, {found}; record the node again"
 
     def stop(self) -> None:
