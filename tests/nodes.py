@@ -18,6 +18,7 @@ from pytest_gpuready.transport.replay import DEMO
 
 BDFS = tuple(f"0000:{bus}:00.0" for bus in ("19", "2a", "3b", "4c", "9b", "ab", "bb", "cb"))
 MODULES = (2, 4, 1, 3, 7, 5, 8, 6)
+JUDGED = ("t", "power_w", "sm_mhz", "temperature_c", "reasons")
 STRESS = Path(__file__).parent / "data/stress"
 COMPOSED = "composed: eight GPUs made of the two of the demo recording, addresses and identifiers numbered"
 
@@ -148,12 +149,15 @@ def _nvml_gpu(gpu: dict[str, Any], index: int) -> dict[str, Any]:
 
 
 def _loaded(gpu: dict[str, Any], bdf: str) -> dict[str, Any]:
-    """A GPU of the engine at another address, with a fourth of its samples: eight of them are read in every test."""
+    """A GPU of the engine at another address, with what is judged of its samples: eight such are read in many tests."""
     gpu["bdf"] = gpu["ready"]["bdf"] = bdf
     for phase in gpu["phases"]:
         samples = phase.get("seen", {}).get("samples", {})
-        if len(samples.get("t", ())) > 80:
-            phase["seen"]["samples"] = {name: values[::4] for name, values in samples.items()}
+        step = 4 if len(samples.get("t", ())) > 80 else 1
+        if samples:
+            phase["seen"]["samples"] = {name: samples[name][::step] for name in JUDGED if name in samples}
+        if "burn" in phase:
+            phase["burn"]["windows"] = phase["burn"]["windows"][::60]
     return gpu
 
 
