@@ -39,9 +39,13 @@ from pytest_gpuready.model.stress_work import (
 STRESS_GRACE_S = 20.0
 """How long "stress" has to end its workers and to print what is known, once it was told to end."""
 
+NEAR_C = 5.0
+"""A GPU within so much of its slowdown temperature is near it."""
+
 __all__ = [
     "COOL",
     "MOST_ERRORS",
+    "NEAR_C",
     "RESULTS",
     "STRESS_GRACE_S",
     "AllocResult",
@@ -85,7 +89,7 @@ class Span(Wire, frozen=True, kw_only=True):
 
 
 class WindowSeen(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """What the watch saw of one GPU in the window of one phase."""
+    """What the watch saw of one GPU in the window of one phase; all but `samples` counts every sample."""
 
     taken: int = 0
     """Samples in the window; `samples` may hold fewer."""
@@ -94,7 +98,14 @@ class WindowSeen(Wire, frozen=True, kw_only=True, omit_defaults=True):
     reasons: dict[str, int] = {}
     """Clock event reason ("0x4") -> samples that showed it."""
     samples: dict[str, list[float | None]] = {}
-    """Columns of equal length, thinned for a plot; `t` as everywhere."""
+    """Columns of equal length, thinned for a plot: the extremes of power and the highest temperatures are among them;
+    `t` as everywhere."""
+    read: dict[str, int] = {}
+    """Column -> samples that have a reading of it; a column without any is absent. Empty in older documents."""
+    gap_s: dict[str, float] = {}
+    """temperature_c and reasons -> the longest time of the window without a reading of it. Empty in older documents."""
+    near_slowdown_s: float | None = None
+    """Seconds within `NEAR_C` of the slowdown temperature; None where that is not known, and in older documents."""
     counted: dict[str, int] = {}
     """Counter -> by how much it grew over the phase."""
 
@@ -125,13 +136,15 @@ class StressPhase(Wire, frozen=True, kw_only=True, omit_defaults=True):
         return found
 
 
-class Stopped(Wire, frozen=True, kw_only=True):
+class Stopped(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """The moment at which a GPU was no longer loaded, and why: temperature, Xid, a GPU that does not answer."""
 
     t: float
     phase: int
     """-1: between phases."""
     why: str
+    gpu: bool = True
+    """False where nothing was wrong with the GPU: nobody watched it any more (`StressDoc.watch_problem`)."""
 
 
 class StressGpu(Wire, frozen=True, kw_only=True, omit_defaults=True):
@@ -141,7 +154,7 @@ class StressGpu(Wire, frozen=True, kw_only=True, omit_defaults=True):
     refused: str = ""
     """Why it was not loaded at all."""
     problem: str = ""
-    """Why its worker ended before its time."""
+    """Why its worker ended before its time, or did not end in order when all was done."""
     stopped: Stopped | None = None
     ready: Ready | None = None
     slowdown_c: float | None = None
@@ -170,6 +183,7 @@ class XidSeen(Wire, frozen=True, kw_only=True):
 
     t: float
     bdf: str
+    """ "" where the driver did not say which GPU it was: then all of them were stopped, if it is one of hardware."""
     xid: int
 
 
@@ -189,6 +203,7 @@ class StressDoc(Wire, frozen=True, kw_only=True, omit_defaults=True):
     ended_early: bool = False
     xids: list[XidSeen] = []
     watch_problem: str = ""
+    """Why not all was watched that should have been."""
     log: list[LogLine] = []
     """Kernel-log lines of the run, filtered as in `KernelLog`."""
     log_problem: str = ""

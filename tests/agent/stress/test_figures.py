@@ -65,6 +65,16 @@ def test_thinning_keeps_the_ends_and_every_spike() -> None:
     assert len(figures.thin({"t": columns["t"]}, "power_w")["t"]) <= figures.PLOTTED
 
 
+def test_thinning_keeps_the_highest_of_other_columns_too() -> None:
+    """One warm sample in a place where the power shows nothing; no more rows than a plot shows."""
+    columns = {"t": [float(at) for at in range(2400)], "power_w": [700.0 + at * 7919 % 13 for at in range(2400)]}
+    columns["temperature_c"] = [85.0 if at == 1001 else 60.0 for at in range(2400)]
+    assert 85.0 not in figures.thin(columns, "power_w")["temperature_c"]
+    thin = figures.thin(columns, "power_w", highest=("temperature_c", "memory_temperature_c"))
+    assert 85.0 in thin["temperature_c"]
+    assert len(thin["t"]) <= figures.PLOTTED
+
+
 def test_a_rate_is_known_when_its_interval_is_narrow() -> None:
     """Rates that scatter evenly are soon enough; a rate that drifts is not, however often it was read."""
     even = [700.0 + (1.0 if at % 2 else -1.0) for at in range(40)]

@@ -13,7 +13,6 @@ from pytest_gpuready.agent.stress import gate, xids
 from pytest_gpuready.agent.stress import guard as guard_module
 from pytest_gpuready.agent.stress.gate import Gate, refusal
 from pytest_gpuready.agent.stress.guard import Guard
-from pytest_gpuready.agent.stress.seen import Kept, with_counters
 from pytest_gpuready.agent.stress.watch import READINGS, Event, Line, Row
 from pytest_gpuready.model.agent_doc import ProcessDoc
 
@@ -143,20 +142,3 @@ def test_xids_are_read_from_the_kernel_log_as_it_grows(tmp_path: Path) -> None:
         999,
     ]
     os.close(log._handle or 0)
-
-
-def test_what_was_seen_is_cut_to_the_window() -> None:
-    """Samples outside belong to nobody; reasons are counted bit by bit; of many samples some are kept."""
-    kept = Kept(most=64)
-    for at in range(1000):
-        kept.add(at / 10, row(power_w=700.0 if at % 2 else 690.0, reasons=5).values)
-    seen = kept.seen(20.0, 60.0, 10.0)
-    assert (seen.spans["power_w"].low, list(seen.spans)) == (690.0, ["power_w"])
-    assert seen.reasons["0x1"] == seen.reasons["0x4"]
-    assert set(seen.samples) == {"t", "power_w", "reasons"}
-    times = [t for t in seen.samples["t"] if t is not None]
-    assert times == sorted(times)
-    assert 10.0 <= times[0] < times[-1] <= 50.0
-    assert seen.taken == pytest.approx(400, abs=32)
-    assert kept.seen(2000.0, 3000.0, 0.0).taken == 0
-    assert with_counters(seen, {"a": 1, "b": 2, "c": 3}, {"a": 4, "b": 2, "d": 9}).counted == {"a": 3}

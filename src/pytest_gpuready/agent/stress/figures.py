@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 PLOTTED = 240
@@ -132,20 +132,26 @@ def enough(rates: Sequence[float], *, within: float, fewest: int = 8) -> bool:
 
 
 def thin(
-    columns: Mapping[str, Sequence[float | None]], lead: str, most: int = PLOTTED
+    columns: Mapping[str, Sequence[float | None]], lead: str, most: int = PLOTTED, *, highest: Sequence[str] = ()
 ) -> dict[str, list[float | None]]:
     """At most so many rows of these columns of equal length, in their order, first and last among them.
 
-    From each stretch the rows with the lowest and the highest `lead` stay, so that a plot shows every spike in it.
+    From each stretch the rows with the lowest and the highest `lead` stay, so that a plot shows every spike in it, and
+    those with the highest of each column of `highest`.
     """
     count = len(next(iter(columns.values()), ()))
     if count <= most:
         return {name: list(values) for name, values in columns.items()}
-    by = columns.get(lead, ())
-    stretches = max(1, (most - 2) // 2)
+    wanted: list[tuple[str, Callable[[list[tuple[float, int]]], tuple[float, int]]]] = [(lead, min), (lead, max)]
+    wanted += [(name, max) for name in highest]
+    stretches = max(1, (most - 2) // len(wanted))
     chosen = {0, count - 1}
     for piece in range(stretches):
         rows = range(piece * count // stretches, (piece + 1) * count // stretches)
-        known = [(value, at) for at in rows if by and (value := by[at]) is not None]
-        chosen |= {min(known)[1], max(known)[1]} if known else {rows[0]}
+        found = set()
+        for name, end in wanted:
+            by = columns.get(name, ())
+            known = [(value, at) for at in rows if by and (value := by[at]) is not None]
+            found |= {end(known)[1]} if known else set()
+        chosen |= found or {rows[0]}
     return {name: [values[at] for at in sorted(chosen)] for name, values in columns.items()}

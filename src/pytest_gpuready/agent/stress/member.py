@@ -148,7 +148,8 @@ class Member:
     def begin(self, at: int, phase: Phase, number: int | None, begin: float) -> None:
         """The phase begins for everybody at that moment; its worker is told if it can be."""
         told = self.usable and number is not None
-        self._now = _Now(at=at, kind=phase.kind, number=number if told else None, begin=begin, kept=Kept())
+        kept = Kept(slowdown_c=self._gate.slowdown_c if self._gate else None)
+        self._now = _Now(at=at, kind=phase.kind, number=number if told else None, begin=begin, kept=kept)
         if self._hand and told and number is not None:
             self._hand.begin(number, phase, begin)
 
