@@ -46,5 +46,11 @@ libc=$(linked "$python" | grep '/libc\.so')
 for name in libdl.so.2 libpthread.so.0 librt.so.1 libm.so.6 libgcc_s.so.1 libstdc++.so.6; do
     if [ -f "$(dirname "$libc")/$name" ]; then put "$(dirname "$libc")/$name"; fi
 done
-put $(linked "$python" "$(command -v timeout)" $(find "$target" -type f -name '*.so*'))
+# What the wheels bring is there already: they find their own libraries from where they lie, here below the target.
+put $(linked "$python" "$(command -v timeout)" $(find "$target" -type f -name '*.so*') |
+    while read -r file; do case "$(readlink -f "$file")" in "$(readlink -f "$target")"/*) ;; *) echo "$file" ;; esac; done)
+
+# Nothing can be written there later: each command would compile what it imports, a worker of the engine half a second.
+# What does not compile (a wheel may carry a file for another Python) is imported by nobody.
+"$python" -m compileall -q --invalidation-mode unchecked-hash -s "$target" -p / "$target" || true
 find "$target" -xdev -perm /6000 -type f -exec chmod ug-s {} +
