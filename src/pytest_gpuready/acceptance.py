@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -298,6 +297,7 @@ class Acceptance:
             fresh=first.taken,
             findings=self.findings,
             probes=self._probes,
+            level=self.level,
             anew=settings.record is not None,
         )
         self._assume(*_continued(self.run, [node.name for node in self.inventory.nodes]))
@@ -356,10 +356,11 @@ def _continued(run: Run, names: Sequence[str]) -> list[str]:
     """What is measured again in a continued run of these nodes, to be printed beside the assumptions."""
     said = []
     again = run.measured_again
+    if run.anew:
+        said.append(f"started anew: the earlier run is kept in {run.moved_to}/ and not continued: {run.anew}")
     if len(names) > 1 and (again or run.renewed):
-        touched = {re.sub("_gpu[0-9]+$", "", key.partition("@")[2]) for key in again}
-        partly = [name for name in names if name in touched and name not in run.renewed]
-        kept = [name for name in names if name not in touched and name not in run.renewed]
+        partly = [name for name in names if name in run.touched and name not in run.renewed]
+        kept = [name for name in names if name not in run.touched and name not in run.renewed]
         said += [f"{fold(kept)} kept"] if kept else []
         said += [f"{fold(run.renewed)} measured anew (not reached, rebooted or changed)"] if run.renewed else []
         said += [f"of {fold(partly)} what proved nothing measured again"] if partly else []
