@@ -133,7 +133,7 @@ def reach(
     if record:
         if not joined and (record / "recording.json").exists():
             raise InventoryError(f"expected no recording in {record} yet, found one; choose another directory")
-        way = Recording(way, record, site=site)
+        way = Recording(way, record, site=site, selected=names if asked and declared and declared.nodes else ())
     return Reach(
         names=names, transport=way, site=declared, remote=far, left_out=left_out, leased=leased, way=bare, kind=kind
     )
@@ -145,8 +145,9 @@ def _recorded(replay: Replay, site: Path | None, asked: tuple[str, ...]) -> Reac
     declared = load_site(declared_in) if declared_in else None
     recorded = tuple(replay.meta.nodes)
     several = len(recorded) > 1
-    if several and not asked and not site and declared and {node.name for node in declared.nodes} > set(recorded):
-        asked = recorded  # a recording of some of the nodes of its site file
+    if not asked and not site and declared and declared.nodes:
+        # Those that were asked for then; whoever else is declared and is not in the recording is missing from it.
+        asked = tuple(replay.meta.selected)
     if not several and not asked:
         names: tuple[str, ...] = (node_name(declared, recorded[0]),)
     else:
