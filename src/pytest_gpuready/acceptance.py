@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_gpuready import __version__
 from pytest_gpuready.campaign.directory import Directory, claim
 from pytest_gpuready.campaign.findings import Findings
-from pytest_gpuready.campaign.first import ask_all, ask_here, hold_to_site, read_first
+from pytest_gpuready.campaign.first import ask_all, ask_here, hold_to_site, not_leased, read_first
 from pytest_gpuready.campaign.lease import Lease, default_path, ticket
 from pytest_gpuready.campaign.leased import HOLD_S
 from pytest_gpuready.campaign.plan import Asked, plan
@@ -251,6 +251,8 @@ class Acceptance:
         if settings.joined:
             keys = [key_of(probe.name, name) for probe in firsts for name in reach.names]
             first = read_first(firsts, reach.names, {key: store.read(key) or Taken() for key in keys})
+            if reach.leased:
+                reach.leased.adopt(name for name in reach.names if name not in first.unreached)
         elif reach.remote:
             first = ask_all(firsts, reach.names, reach.transport, site)
         else:
@@ -282,6 +284,7 @@ class Acceptance:
             gives_up=reach.remote,
         )
         self._assume(*filter(None, (reach.left_out, *self._differences())))
+        self._assume(*not_leased(first.taken))
         if settings.burn:
             if why := refused(settings.burn, self.inventory, self.level):
                 raise InventoryError(why)

@@ -11,11 +11,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pytest_gpuready.agent.lease import MUTE
 from pytest_gpuready.campaign.leased import HeldError
 from pytest_gpuready.campaign.store import Taken, key_of
 from pytest_gpuready.errors import GpuReadyError, InventoryError, LeaseError, TransportError
 from pytest_gpuready.inventory import NodeFound, Site, denied
 from pytest_gpuready.inventory.identity import impostors, shared
+from pytest_gpuready.inventory.nodeset import fold
 from pytest_gpuready.model import CommandResult, Node, Profile
 from pytest_gpuready.model.agent_doc import NodeDoc, NvmlDoc
 from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
@@ -167,6 +169,16 @@ def hold_to_site(first: First, probes: Sequence[Probe], site: Site | None, profi
         if len(first.docs) == 1:
             raise InventoryError(why)
         first.refuse(name, f"{name}: {why}", probes)
+
+
+def not_leased(taken: Mapping[str, Taken]) -> list[str]:
+    """A line about the nodes that said that nobody is kept off them between the commands of this run."""
+    results = [result for one in taken.values() for result in one.results]
+    names = sorted({result.command.node for result in results if MUTE in result.stderr.splitlines()})
+    said = (
+        "the lease cannot be written there (is /run/lock full?), so between its commands this run kept nobody else off"
+    )
+    return [f"{fold(names)}: {said}"] if names else []
 
 
 def _found(taken: Mapping[str, Taken], node: str) -> NodeFound:

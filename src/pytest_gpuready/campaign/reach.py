@@ -59,8 +59,10 @@ class Reach:
 
     def close(self, *, release: bool) -> None:
         """Give everything back that was taken to reach the nodes; with `release` their lease, too."""
-        if self.leased and release:
-            self.leased.release()
+        if self.leased:
+            self.leased.rest()
+            if release:
+                self.leased.release()
         close = getattr(self.way, "close", None)
         if close:
             close()
@@ -128,7 +130,7 @@ def reach(
     far = kind != "local"
     ticket, hold_s = lease(declared.level if declared else 0) if lease and far else ({}, 0.0)
     bare, way = open_way(kind, Way(site=declared, names=names, lease=ticket, job=job), screen)
-    leased = Leased(way, hold_s) if ticket else None
+    leased = Leased(way, hold_s, quiet=bare, joined=joined) if ticket else None
     way = leased or way
     if record:
         if not joined and (record / "recording.json").exists():
