@@ -27,7 +27,7 @@ from pytest_gpuready.certificate.document import Certificate
 from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.summary import summary_lines
 from pytest_gpuready.certificate.words import STOPPED
-from pytest_gpuready.errors import GpuReadyError, LeaseError, StoreError
+from pytest_gpuready.errors import GpuReadyError, LeaseError, StoreError, UnreachedError
 from pytest_gpuready.grouped import Group, decode, groups
 from pytest_gpuready.judge import Found
 from pytest_gpuready.judging import CLAUSE, LOST, NO_ANSWER, Judging, NotMeasuredError, parts_of
@@ -90,7 +90,7 @@ def open_driving(config: pytest.Config, level: int | None) -> Driving:
     except KeyboardInterrupt:
         why = f"interrupted before the run was open: nothing was measured{older}"
         raise unopened(config, why, INTERRUPTED) from None
-    except LeaseError as error:
+    except (LeaseError, UnreachedError) as error:
         raise unopened(config, f"INCOMPLETE: {error}{older}", INCOMPLETE) from error
     except GpuReadyError as error:
         raise unopened(config, f"{error}{older}", USAGE) from error

@@ -18,7 +18,6 @@ from pytest_gpuready.transport.agent_environment import agent_environment
 from pytest_gpuready.transport.kept import request
 from pytest_gpuready.transport.local import Local
 
-
 NODE = (PYTHON, "-m", "pytest_gpuready.agent", "node")
 
 

@@ -27,12 +27,11 @@ import msgspec
 from pytest_gpuready.campaign.directory import RUN, Directory
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.store import Store, Taken, key_of
-from pytest_gpuready.errors import StoreError
+from pytest_gpuready.errors import StoreError, UnreachedError
 from pytest_gpuready.files import write_atomically
+from pytest_gpuready.inventory.nodeset import fold
 from pytest_gpuready.model import Outcome, Part
 from pytest_gpuready.probes import Probe, follows_level
-
-_SHOWN = 3
 
 
 class NodeIdentity(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -58,6 +57,16 @@ class Identity(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=
         if msgspec.structs.replace(self, nodes=other.nodes) != other or self.nodes.keys() != other.nodes.keys():
             return frozenset()
         return frozenset(name for name, node in self.nodes.items() if node.boot_id and node == other.nodes[name])
+
+    def is_away(self, other: Identity) -> bool:
+        """True where both are about the same nodes, and of all that were there none answers in the other: then nobody
+        knows which profile would be theirs, or whether they are stand-ins."""
+        if self.nodes.keys() != other.nodes.keys() or (self.site, self.burn) != (other.site, other.burn):
+            return False
+        if self.basis != other.basis and "replay" in self.basis[:6] + other.basis[:6]:
+            return False
+        then, now = ([n for n in one.nodes.values() if n.boot_id or n.gpus] for one in (self, other))
+        return bool(then) and not now
 
 
 class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -108,6 +117,7 @@ def open_run(
     Raises:
         LeaseError: another run is writing to this directory.
         StoreError: the directory cannot be read or written.
+        UnreachedError: a run could be continued, and none of its nodes is reachable now.
     """
     out = directory.out
     same: frozenset[str] = frozenset()
@@ -170,6 +180,11 @@ def _continuable(
     nothing: frozenset[str] = frozenset()
     same = earlier.identity.same_as(identity)
     if not same:
+        if earlier.identity.is_away(identity):
+            raise UnreachedError(
+                "expected to continue the run that lies there, found none of its nodes reachable; it is left as it is: "
+                "start again when they are, or choose another --gpuready-out"
+            )
         return nothing, nothing, ""
     if damage := store.damage():
         return nothing, nothing, f"{damage}; what it said would be measured until it fits"
@@ -181,11 +196,11 @@ def _continuable(
     if len(identity.nodes) == 1 and failed:
         return nothing, nothing, "it has seen a FAIL"
     if gone := sorted(lost & others):
-        seen = "has failed before" if set(gone) <= failed else "had been measured, and may have failed"
-        return nothing, nothing, f"{', '.join(gone[:_SHOWN])} {seen}, and is not as it was (not reached, or changed)"
+        before = "failed before" if set(gone) <= failed else "measured before, and nobody noted what failed"
+        return nothing, nothing, f"{fold(gone)}: {before}; now not reached, rebooted or changed"
     if failed and level < earlier.level:
-        names = ", ".join(sorted(failed)[:_SHOWN])
-        return nothing, nothing, f"{names} failed while level {earlier.level} was aimed at, and now it is level {level}"
+        why = f"{fold(sorted(failed))}: failed while level {earlier.level} was aimed at, and now it is level {level}"
+        return nothing, nothing, why
     return same, failed, ""
 
 
@@ -230,11 +245,13 @@ def failed_nodes(findings: Findings, probes: Sequence[Probe]) -> frozenset[str]:
 
 def _measured(store: Store, nodes: Collection[str]) -> set[str]:
     """Of these nodes those of which the store holds more than the first contact."""
-    found = set()
+    found: set[str] = set()
     for key in store.scopes():
         probe, _, part = key.partition("@")
         name = re.sub(r"_gpu\d+$", "", part)
-        found |= {node for node in (part, name) if node in nodes and probe not in ("node", "nvml")}
+        about = {node for node in (part, name) if node in nodes and probe not in ("node", "nvml")}
+        taken = store.read(key) if about - found else None
+        found |= about if taken and (taken.results or taken.earlier) else set()
     return found
 
 
