@@ -226,7 +226,7 @@ def test_what_is_lost_in_one_process_is_lost_in_all(tmp_path: Path) -> None:
         taking.take(CLAUSES[3], part)
     other, _ = run(tmp_path, transport=transport)
     other.take(CLAUSES[2], NODE.slots[0].part)
-    assert transport.ran == of("copies")
+    assert transport.ran == [*of("health"), *of("copies")]
     assert other.findings.unanswered("soak", NODE.slots[0].part) == "node01: Connection refused"
 
 
@@ -236,9 +236,9 @@ def test_a_process_that_is_ahead_takes_what_comes_before(tmp_path: Path) -> None
     parts = [slot.part for slot in NODE.slots]
     taking.follow([(CLAUSES[4], parts), (CLAUSES[3], parts), (CLAUSES[2], parts)])
     taking.take(CLAUSES[2], parts[0])
-    assert transport.ran == [*of("health"), *of("copies"), of("soak")[0]]
+    assert transport.ran == [*of("health"), *of("copies"), "after-2@node01", of("soak")[0]]
     taking.take(CLAUSES[3], parts[1])
-    assert len(transport.ran) == 5
+    assert len(transport.ran) == 6
     blocked, transport = run(tmp_path / "blocked", broken=One("health", 1))
     blocked.follow([(CLAUSES[4], parts), (CLAUSES[3], parts), (CLAUSES[1], [NODE.part])])
     blocked.take(CLAUSES[1], NODE.part)
