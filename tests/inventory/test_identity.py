@@ -55,7 +55,7 @@ def test_names_are_unfolded_and_folded() -> None:
 
 def test_sets_beside_each_other_are_counted_together() -> None:
     """Two ranges are as many nodes as both have, however large; only within one name ranges multiply."""
-    assert len(expand("a[1-150],b[1-150] c[1-2]d[1-2]")) == 304
+    assert len(expand("a[1-150],b[1-150],c[1-2]d[1-2]")) == 304
     for text in ("a[1-20000],b[1-2]", "a[1-200]b[1-200]", "a[1-9,10-30000]"):
         with pytest.raises(InventoryError, match="more than 20000 nodes"):
             expand(text)
