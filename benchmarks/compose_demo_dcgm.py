@@ -1,22 +1,25 @@
-"""Make the built-in recording `demo-dcgm`: `python benchmarks/compose_demo_dcgm.py ONE_GPU_RECORDING RUNS TO`.
+"""Make the built-in recording `demo-dcgm`: `python benchmarks/compose_demo_dcgm.py ONE_GPU_RECORDING RUNS ENGINE TO`.
 
-ONE_GPU_RECORDING is a node with one H200 (identifiers replaced), RUNS the folder with recorded runs of dcgmi 4.6.0
-(`tests/data/dcgm/4.6.0`). Each run is put under the command that this product gives for the test; what DCGM printed
-and its exit code stay as they are, but for the serial number of the GPU. Those runs were asked for without this
-product's parameters and nobody watched the GPUs meanwhile: the recording says that it is composed.
+ONE_GPU_RECORDING is a node with one H200 (identifiers replaced; results of `dcgmi` in it are left out), RUNS the folder
+with recorded runs of dcgmi 4.6.0 (`tests/data/dcgm/4.6.0`), ENGINE the recording of a node whose first GPU, also an
+H200, was loaded by the built-in engine: its results are put in with that GPU alone, at the address of the one here.
+Each run of dcgmi is put under the command that this product gives for the test; what DCGM printed and its exit code
+stay as they are, but for the serial number of the GPU. Those runs were asked for without this product's parameters and
+nobody watched the GPUs meanwhile: the recording says that it is composed.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 from pathlib import Path
 
 import msgspec
 
 from pytest_gpuready.inventory import NodeFound, load_site, resolve
-from pytest_gpuready.model import CommandResult
-from pytest_gpuready.model.agent_doc import AroundDoc, DcgmDoc, encode
+from pytest_gpuready.model import CommandResult, Node
+from pytest_gpuready.model.agent_doc import AroundDoc, DcgmDoc, Envelope, encode
 from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
 from pytest_gpuready.probes.dcgm import DcgmProbe
 from pytest_gpuready.probes.dcgm_tests import TESTS
@@ -25,7 +28,8 @@ from pytest_gpuready.transport.recording import SITE, append, read_meta, read_re
 
 COMPOSED = (
     "composed: runs of dcgmi 4.6.0 on an H200, recorded one by one with DCGM's own parameters (PCIe generation 5 was "
-    "asked for) and without a watch, under the commands of this product"
+    "asked for) and without a watch, under the commands of this product; results of the built-in engine "
+    "from another H200"
 )
 RUNS = {
     "software": "h200x1/r1-json",
@@ -63,14 +67,30 @@ environment:
 """
 
 
+def engine(results: list[CommandResult], node: Node, head: Envelope) -> list[CommandResult]:
+    """What the engine said of the first GPU of another node, as if it had been said of the one of this node."""
+    bdf = next(slot.gpu.bdf for slot in node.slots if slot.gpu)
+    made = []
+    for result in (r for r in results if r.command.argv[3] == "stress"):
+        document = json.loads(result.stdout)
+        document |= {"host": head.host, "boot_id": head.boot_id}
+        gpu = document["data"]["gpus"][0]
+        gpu["bdf"] = gpu["ready"]["bdf"] = bdf
+        document["data"]["gpus"] = [gpu]
+        command = dataclasses.replace(result.command, node=node.name, argv=(*result.command.argv[:5], bdf))
+        made.append(dataclasses.replace(result, command=command, stdout=json.dumps(document) + "\n"))
+    return made
+
+
 def main() -> None:
     """Write the recording."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("recording", type=Path)
     parser.add_argument("runs", type=Path)
+    parser.add_argument("engine", type=Path)
     parser.add_argument("to", type=Path)
     arguments = parser.parse_args()
-    results = read_results(arguments.recording)
+    results = [r for r in read_results(arguments.recording) if r.command.argv[3] in ("node", "nvml", "copies", "after")]
     first = next(r for r in results if r.command.argv[-1] == "node")
     head = envelope(first, "node")
     with_dcgm = msgspec.structs.replace(node_doc(first), dcgm=INSTALLED)
@@ -84,6 +104,7 @@ def main() -> None:
     profile = load("h200-sxm")
     node = resolve(site, found, profile=profile).nodes[0]
     serial = next(slot.gpu.serial for slot in node.slots if slot.gpu)
+    results += engine(read_results(arguments.engine), node, head)
     for test in TESTS:
         if test.name not in RUNS:
             continue

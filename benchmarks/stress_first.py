@@ -252,7 +252,8 @@ def planted(bdf: str, found: dict[str, Any]) -> None:
         for bit in (0, 9):
             plant = {"what": "result", "pass_number": 2, "element": 1234567 + bit, "bit": bit}
             phases.append({"kind": "gemm", "format": name, "seconds": 0.2, "plant": plant})
-        phases.append({"kind": "gemm", "format": name, "seconds": 0.2, "plant": {"what": "tile"}})
+        for what in ("tile", "nan"):
+            phases.append({"kind": "gemm", "format": name, "seconds": 0.2, "plant": {"what": what}})
     for name in PATTERNS:
         plant = {"what": "memory", "element": 987654321, "bit": 13}
         phases.append({"kind": "pattern", "pattern": name, "pause_s": 0.1, "size_bytes": 8 * 2**30, "plant": plant})
@@ -267,8 +268,9 @@ def planted(bdf: str, found: dict[str, Any]) -> None:
             m = result.get("m", 1)
             where = (first.get("pass_number"), first.get("col", 0) * m + first.get("row", 0), first.get("bit"))
             good = count == 1 and where == (plant["pass_number"], plant["element"], plant["bit"])
-        elif plant["what"] == "tile":
+        elif plant["what"] in ("tile", "nan"):
             good = count > 1000 and first.get("pass_number") == -1
+            good = good and (plant["what"] == "tile" or count > result["m"] * result["n"] / 2)
         else:
             good = count >= 1 and (first.get("address"), first.get("bit")) == (plant["element"] * 4, plant["bit"])
         right += good

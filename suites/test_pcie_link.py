@@ -49,7 +49,13 @@ def test_both_directions(measured, require):
 
 @pytest.mark.clause("PCIE-8")
 def test_all_gpus_at_once(measured, require):
-    """The bandwidth that is left when all GPUs copy at once is recorded."""
+    """The bandwidth that is left when all GPUs copy to the device at once is recorded."""
+    require(measured)
+
+
+@pytest.mark.clause("PCIE-22")
+def test_all_gpus_at_once_to_the_host(measured, require):
+    """The bandwidth that is left when all GPUs copy to the host at once is recorded."""
     require(measured)
 
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from pytest_gpuready.faults import Fault, break_node
-from pytest_gpuready.model import CommandResult
+from pytest_gpuready.model import CommandResult, Gpu, Node, Part, Slot
+from pytest_gpuready.probes.stress import stress_probes
 from pytest_gpuready.transport.recording import append, read_meta, read_results
 from pytest_gpuready.transport.replay import DEMO
 
 BDFS = tuple(f"0000:{bus}:00.0" for bus in ("19", "2a", "3b", "4c", "9b", "ab", "bb", "cb"))
 MODULES = (2, 4, 1, 3, 7, 5, 8, 6)
+STRESS = Path(__file__).parent / "data/stress"
 COMPOSED = "composed: eight GPUs made of the two of the demo recording, addresses and identifiers numbered"
 
 
@@ -51,8 +53,13 @@ def _composed() -> tuple[CommandResult, ...]:
             seen = data["nvml"]["gpus"]
             data["nvml"]["gpus"] = [_nvml_gpu(_at(seen, old[i % 2]), i) for i in range(8)]
             data["bus"] = [{**_at(data["bus"], old[i % 2]), "bdf": bdf} for i, bdf in enumerate(BDFS)]
+        elif probe == "stress":
+            data["gpus"] = [_loaded(_at(data["gpus"], old[i % 2]), bdf) for i, bdf in enumerate(BDFS)]
+            made.append(_as(result, document, (*result.command.argv[:5], *BDFS)))
+            continue
         elif probe == "copies-together":
-            data["gb_per_s"] = {bdf: data["gb_per_s"][old[i % 2]] for i, bdf in enumerate(BDFS)}
+            for way in ("gb_per_s", "d2h_gb_per_s"):
+                data[way] = {bdf: data[way][old[i % 2]] for i, bdf in enumerate(BDFS)}
             argv = (*result.command.argv[:4], *BDFS)
             made.append(_as(result, document, argv))
             continue
@@ -65,6 +72,30 @@ def _composed() -> tuple[CommandResult, ...]:
             continue
         made.append(_as(result, document, result.command.argv))
     return tuple(made)
+
+
+def level_4(results: list[CommandResult], bdfs: tuple[str, ...]) -> list[CommandResult]:
+    """What level 4 of the engine says of these GPUs: GPU i is the recorded GPU i % 2 of a run of its own.
+
+    The look after the load of level 4 is the last one of `results`, which nothing changed meanwhile.
+    """
+    slots = [Slot(part=Part(node="node01", index=i), gpu=Gpu(bdf=bdf)) for i, bdf in enumerate(bdfs)]
+    node = Node(name="node01", slots=tuple(slots), fp8=True)
+    looked = [r for r in results if r.command.argv[3] == "after"][-1]
+    level = looked.command.argv[-1]
+    head = json.loads(looked.stdout)
+    made = []
+    for probe in stress_probes():
+        path = STRESS / f"{probe.name.partition('-')[2]}.json"
+        if path.exists():
+            data = json.loads(path.read_text())["data"]
+            old = data["gpus"]
+            data["gpus"] = [_loaded(copy.deepcopy(old[i % 2]), bdf) for i, bdf in enumerate(bdfs)]
+            document = {**head, "probe": "stress", "data": data}
+            made.append(dataclasses.replace(_as(looked, document, ("_",)), command=probe.command(node, node.part)))
+    command = dataclasses.replace(looked.command, argv=(*looked.command.argv[:-1], "4"))
+    text = looked.stdout.replace(f'"after-{level}"', '"after-4"')
+    return [*results, *made, dataclasses.replace(looked, command=command, stdout=text)]
 
 
 def as_another(result: CommandResult, number: int, name: str) -> CommandResult:
@@ -114,6 +145,16 @@ def _nvml_gpu(gpu: dict[str, Any], index: int) -> dict[str, Any]:
         p2p_nvlink={bdf: 0 for bdf in BDFS if bdf != BDFS[index]},
     )
     return made
+
+
+def _loaded(gpu: dict[str, Any], bdf: str) -> dict[str, Any]:
+    """A GPU of the engine at another address, with a fourth of its samples: eight of them are read in every test."""
+    gpu["bdf"] = gpu["ready"]["bdf"] = bdf
+    for phase in gpu["phases"]:
+        samples = phase.get("seen", {}).get("samples", {})
+        if len(samples.get("t", ())) > 80:
+            phase["seen"]["samples"] = {name: values[::4] for name, values in samples.items()}
+    return gpu
 
 
 def _moved(document: dict[str, Any], bdf: str) -> dict[str, Any]:

@@ -46,6 +46,7 @@ from pytest_gpuready.probes.dcgm import dcgm_probes
 from pytest_gpuready.probes.node import NodeProbe
 from pytest_gpuready.probes.nvml import NvmlProbe
 from pytest_gpuready.probes.soak import refused, seconds, told
+from pytest_gpuready.probes.stress import stress_probes
 from pytest_gpuready.profiles import load
 from pytest_gpuready.transport import Transport
 from pytest_gpuready.transport.replay import Replay
@@ -265,6 +266,7 @@ class Acceptance:
         self.profile: Profile = profile or load("base")
         self._probes.append(TogetherProbe(self.profile))
         self._probes += dcgm_probes(self.profile, seconds(settings.burn))
+        self._probes += stress_probes(seconds(settings.burn))
         self._probes += [AfterProbe(level, self.profile) for level in LOADED_LEVELS]
         self.inventory: Inventory = resolve(site, self._node_docs, profile=profile, option=option)
         if asked_for(self.profile, self.inventory):
@@ -288,7 +290,7 @@ class Acceptance:
         if settings.burn:
             if why := refused(settings.burn, self.inventory, self.level):
                 raise InventoryError(why)
-            self._assume(told(settings.burn))
+            self._assume(told(settings.burn, self.inventory))
         if settings.joined:
             self.run: Run = join_run(settings.out, store)
             return

@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("nodes", "NODESET", "nodes to reach, node[001-512] (default: those of the site file, or this machine)"),
         ("transport", "NAME", "how they are reached: local, ssh, slurm or kubernetes (default: as the site file says)"),
         ("record", "DIR", "keep every command's output in DIR, to be replayed"),
-        ("burn", "TIME", "soak: 4h or 90m, shared by DCGM's arithmetic, power and memory tests; belongs to level 4"),
+        ("burn", "TIME", "soak: 4h or 90m of burn-in, shared with DCGM's tests where it is asked; belongs to level 4"),
         ("out", "DIR", "run directory: certificate, evidence, store (default: gpuready-out)"),
     )
     for name, metavar, text in ini:

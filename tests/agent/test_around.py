@@ -21,14 +21,8 @@ from pytest_gpuready.agent import __main__ as agent_main
 from pytest_gpuready.agent import around as around_module
 from pytest_gpuready.agent.around import around
 from pytest_gpuready.model import Command
-from pytest_gpuready.model.agent_doc import (
-    AROUND_GRACE_S,
-    CHILD_GRACE_S,
-    PROGRESS,
-    TIED,
-    AroundDoc,
-    Envelope,
-)
+from pytest_gpuready.model.agent_doc import AROUND_GRACE_S, CHILD_GRACE_S, AroundDoc, Envelope
+from pytest_gpuready.model.agent_words import PROGRESS, TIED
 from pytest_gpuready.parse.agent import LARGEST, around_doc
 from pytest_gpuready.transport.local import Local
 

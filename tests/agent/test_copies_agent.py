@@ -199,10 +199,30 @@ def test_path_and_aer_come_from_sysfs(driver, tmp_path):
 
 
 def test_together_gives_every_gpu_its_rate(driver):
-    """All GPUs copy at the same time, each with the rate of its own link."""
+    """All GPUs copy at the same time, each way with the rate of its own link, and give their memory back."""
     doc = together([GPU, OTHER], plan=PLAN, cuda=lambda: Cuda(driver), sysfs=Path("/nowhere"))
     assert doc.problem == ""
     assert doc.gb_per_s == pytest.approx({GPU: 55.5, OTHER: 27.0}, rel=1e-6)
+    assert doc.d2h_gb_per_s == pytest.approx({GPU: 54.25, OTHER: 26.0}, rel=1e-6)
+    for take_it, give_it in (("cuMemAlloc", "cuMemFree"), ("cuMemHostAlloc", "cuMemFreeHost")):
+        assert driver.calls.count(take_it) == driver.calls.count(give_it) == 2
+
+
+def test_nobody_turns_round_while_another_still_copies(driver):
+    """Copies to the host begin when the last copy to a device has ended, on all GPUs."""
+    together([GPU, OTHER], plan=PLAN, cuda=lambda: Cuda(driver), sysfs=Path("/nowhere"))
+    ways = [call for call in driver.calls if call.startswith("cuMemcpy")]
+    down = ways.count("cuMemcpyHtoDAsync")
+    assert 0 < down < len(ways)
+    assert set(ways[down:]) == {"cuMemcpyDtoHAsync"}
+
+
+def test_a_copy_to_the_host_that_fails_leaves_no_rate_at_all(driver):
+    """Where the way back breaks on one GPU, also the rates to the device do not count: the load did not end well."""
+    driver.results["cuMemcpyDtoHAsync"] = 214
+    doc = together([GPU, OTHER], plan=PLAN, cuda=lambda: Cuda(driver), sysfs=Path("/nowhere"))
+    assert (doc.gb_per_s, doc.d2h_gb_per_s) == ({}, {})
+    assert "CUDA_ERROR_ECC_UNCORRECTABLE (214)" in doc.problem
 
 
 def test_together_without_one_is_not_together(driver):

@@ -21,7 +21,7 @@ from pytest_gpuready.agent.lease import REFUSED, SAYS, take
 from pytest_gpuready.agent.lease_file import Here, default_path
 from pytest_gpuready.agent.lease_record import HOLD_MOST_S, HOLD_S, SIZE, Record, Ticket, decode, span, ticket_of
 from pytest_gpuready.errors import LeaseError
-from pytest_gpuready.model.agent_doc import DEADLINE, LEASE
+from pytest_gpuready.model.agent_words import DEADLINE, LEASE
 
 SOURCES = Path(__file__).parents[2] / "src"
 

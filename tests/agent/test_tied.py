@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from pytest_gpuready.agent import __main__ as agent
-from pytest_gpuready.model import agent_doc
+from pytest_gpuready.model import agent_words
 
 SOURCES = Path(__file__).parents[2] / "src"
 
@@ -24,7 +24,7 @@ def test_an_import_that_hangs_does_not_outlive_the_controller(tmp_path: Path) ->
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{tmp_path}{os.pathsep}{SOURCES}", agent_doc.TIED: "1"},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{tmp_path}{os.pathsep}{SOURCES}", agent_words.TIED: "1"},
         start_new_session=True,
     )
     assert running.stderr is not None
@@ -40,4 +40,4 @@ def test_an_import_that_hangs_does_not_outlive_the_controller(tmp_path: Path) ->
 
 def test_both_ends_mean_the_same_variable() -> None:
     """The agent looks for the variable that the transport sets."""
-    assert agent.TIED == agent_doc.TIED
+    assert agent.TIED == agent_words.TIED

@@ -12,7 +12,7 @@ import pytest
 from pytest_gpuready.campaign.lease import Lease, refusal, release_command, renew_command, ticket
 from pytest_gpuready.errors import LeaseError
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.model.agent_doc import DEADLINE, LEASE
+from pytest_gpuready.model.agent_words import DEADLINE, LEASE
 from pytest_gpuready.model.command import PYTHON
 from pytest_gpuready.transport.agent_environment import agent_environment
 from pytest_gpuready.transport.kept import request

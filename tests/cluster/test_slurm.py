@@ -19,7 +19,8 @@ import pytest
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.model.agent_doc import PROGRESS, Envelope
+from pytest_gpuready.model.agent_doc import Envelope
+from pytest_gpuready.model.agent_words import PROGRESS
 from pytest_gpuready.parse.slurm_topology import SlurmTopology
 from pytest_gpuready.transport import LostError, StoppedError
 from pytest_gpuready.transport.slurm import Slurm

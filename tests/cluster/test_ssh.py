@@ -13,7 +13,7 @@ import pytest
 
 from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.model.agent_doc import PROGRESS
+from pytest_gpuready.model.agent_words import PROGRESS
 from pytest_gpuready.transport import LostError
 from pytest_gpuready.transport.recording import Recording, read_results
 from pytest_gpuready.transport.ssh import Ssh

@@ -414,14 +414,26 @@ def test_the_look_for_the_gpus_cannot_be_excluded(site_of: SiteOf) -> None:
     )
 
 
-@pytest.mark.parametrize(("option", "name"), [("h200-sxm", "h200-sxm"), (None, "base")])
-def test_a_level_without_clauses_is_an_error(site_of: SiteOf, option: str | None, name: str) -> None:
-    """A level that nothing is promised for cannot be aimed at, with a profile and without."""
-    has = rf"profile {name} has clauses up to level 2 without DCGM \(diagnostics: builtin\), found level: 4"
-    with pytest.raises(InventoryError, match=rf"line 2 \$\.level: expected 1 or 2: {has}; correct one"):
-        choose_profile(site_of("site: 1\nlevel: 4\ndiagnostics: builtin\n"), option, {})
-    assert choose_profile(site_of("site: 1\nlevel: 4\n"), "h200-sxm", {}) == H200
-    assert choose_profile(site_of("site: 1\nlevel: 2\n"), "h200-sxm", {}) == H200
+SMALL = """profile: small
+version: "1"
+title: What a bus shows
+clauses:
+  A-1:
+    {suite: gpu_health, level: 1, per: gpu, metric: gpu.present, action: look,
+     limit: {equals: on the bus and answered by NVML, source: {kind: declared, cite: site file}}}
+  A-2: {suite: dcgm_levels, level: 2, per: gpu, needs: dcgm, metric: dcgm.memory, action: look,
+     limit: {equals: passed, source: {kind: rule, cite: it passes}}}
+"""
+
+
+def test_a_level_without_clauses_is_an_error(site_of: SiteOf, tmp_path: Path) -> None:
+    """A level that nothing is promised for cannot be aimed at; what DCGM alone would promise counts with it alone."""
+    (tmp_path / "small.yaml").write_text(SMALL)
+    has = r"profile small has clauses up to level 1 without DCGM \(diagnostics: builtin\), found level: 2"
+    with pytest.raises(InventoryError, match=rf"line 2 \$\.level: expected 1: {has}; correct one"):
+        choose_profile(site_of("site: 1\nlevel: 2\nprofile: small.yaml\ndiagnostics: builtin\n"), None, {})
+    assert choose_profile(site_of("site: 1\nlevel: 2\nprofile: small.yaml\n"), None, {})
+    assert choose_profile(site_of("site: 1\nlevel: 4\ndiagnostics: builtin\n"), "h200-sxm", {}) == H200
 
 
 def test_an_unknown_profile_is_told_with_its_line(site_of: SiteOf) -> None:

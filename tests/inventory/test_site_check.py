@@ -42,10 +42,9 @@ def test_a_site_file_that_loads_is_one_line() -> None:
         (
             "site: 1\nprofile: h200-sxm\nlevel: 4\ndiagnostics: builtin\n"
             "exclude: [{clause: GPU-1, reason: x}, {clause: A-1, reason: x}]\n",
-            3,
+            2,
         ),
         ("site: 1\nprofile: h200\n", 1),
-        ("site: 1\nlevel: 3\ndiagnostics: builtin\n", 1),
     ],
 )
 def test_every_finding_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, count: int) -> None:

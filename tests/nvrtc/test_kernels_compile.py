@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pytest_gpuready.agent.cuda_driver import CudaError
-from pytest_gpuready.agent.stress import check, kernels_memory
+from pytest_gpuready.agent.stress import check, kernels_latency, kernels_memory
 from pytest_gpuready.agent.stress.device import compile_source
 from pytest_gpuready.agent.stress.formats import FORMATS
 
@@ -19,7 +19,8 @@ KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\(\d+\))?
 def sources(compute: tuple[int, int]) -> list[str]:
     forms = [form for form in FORMATS.values() if compute >= form.least_compute]
     found = [source(form) for form in forms for source in (check.products_source, check.reference_source)]
-    return [*found, kernels_memory.patterns(), kernels_memory.bandwidth(), kernels_memory.caches()]
+    memory = (kernels_memory.patterns, kernels_memory.bandwidth, kernels_memory.caches, kernels_latency.chains)
+    return [*found, *(source() for source in memory)]
 
 
 @pytest.mark.parametrize("arch", list(ARCHITECTURES))

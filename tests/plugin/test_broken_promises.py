@@ -186,10 +186,9 @@ def test_a_marker_expression_aims_as_high_as_it_says(accept: Accept, expression:
 
 def test_a_level_that_requires_nothing_is_not_accepted(accept: Accept) -> None:
     """A profile that makes every clause of a level optional gives nothing to accept at that level."""
-    clauses = "\n".join(
-        f"  PCIE-{n}: {{required: false, gate: false, headline: ''}}"
-        for n in (1, 2, 3, 4, 5, 6, 9, 16, 17, 18, 19, 20, 21)
-    )
+    names = [f"PCIE-{n}" for n in (1, 2, 3, 4, 5, 6, 9, 16, 17, 18, 19, 20, 21)]
+    names += ["DCGM-5", "DCGM-6", *(f"STRESS-{n}" for n in (*range(1, 10), 65))]
+    clauses = "\n".join(f"  {name}: {{required: false, gate: false, headline: ''}}" for name in names)
     (accept.path / "soft.yaml").write_text(
         "profile: soft\nextends: h200-sxm\nversion: '1'\ntitle: Soft\npci_ids: ['10de:2335']\nclauses:\n"
         + clauses

@@ -26,7 +26,7 @@ from pytest_gpuready.probes.dcgm import dcgm_probes
 from pytest_gpuready.profiles import load
 from tests.dcgm_scenarios import CASES, Case, by_name, on_node
 from tests.judged import cells, judged, parts
-from tests.nodes import COMPOSED, SITE, eight_gpus, write_recording
+from tests.nodes import BDFS, COMPOSED, SITE, eight_gpus, level_4, write_recording
 from tests.plugin.conftest import Accept
 from tests.standin.playing import run as play
 
@@ -161,12 +161,7 @@ def recorded(case: Case, directory: Path) -> Path:
     (node,) = inventory.nodes
     played = Played(case, inventory, directory)
     results = list(node_results(driver_of(case), case.version))
-    looked = next(r for r in results if r.command.argv[-2:] == ("after", "2"))
-    for level in ("3", "4"):
-        command = dataclasses.replace(looked.command, argv=(*looked.command.argv[:-1], level))
-        results.append(
-            dataclasses.replace(looked, command=command, stdout=looked.stdout.replace('"after-2"', f'"after-{level}"'))
-        )
+    results = level_4(results, BDFS)
     results += [played.run(probe.command(node, node.part)) for probe in dcgm_probes(load("h200-sxm"))]
     return write_recording(directory / "node", results, composed=f"{COMPOSED}; dcgmi played by a stand-in")
 

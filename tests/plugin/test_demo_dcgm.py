@@ -41,13 +41,16 @@ def test_a_soak_was_not_recorded(accept):
     """The same node with a soak asked for has no recorded result of it: nothing of the shorter run counts."""
     run = accept("--gpuready-replay", "demo-dcgm", "-m", "level4", "--gpuready-burn", "4h")
     assert run.code == 20
-    assert "soak of 4h: diagnostic, targeted_power, memtest of DCGM run 4800 s each" in run.certificate["assumptions"]
+    assert (
+        "soak of 4h: the burn-in and DCGM's diagnostic, targeted_power, memtest run 3600 s each"
+        in (run.certificate["assumptions"])
+    )
     assert "DCGM-7" in run.cells("NOT MEASURED")
     assert "DCGM-9" in run.cells("PASS")
 
 
 def test_a_soak_is_refused_where_it_cannot_be_kept(accept):
-    """At level 2, or with no DCGM on the node, a soak is a usage error of one line, not a run without it."""
+    """At level 2, or shorter than DCGM's tests take, a soak is a usage error of one line, not a run without it."""
     assert accept("--gpuready-replay", "demo-dcgm", "-m", "level2", "--gpuready-burn", "4h").code == 4
-    assert accept("--gpuready-replay", "demo", "-m", "level4", "--gpuready-burn", "4h").code == 4
+    assert accept("--gpuready-replay", "demo-dcgm", "-m", "level4", "--gpuready-burn", "30m").code == 4
     assert accept("--gpuready-replay", "demo-dcgm", "-m", "level4", "--gpuready-burn", "4").code == 4

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nodes import demo_results, write_recording
 from tests.plugin import forked
 from tests.plugin.conftest import LIGHT, SUITES, Accept
 
@@ -51,11 +52,27 @@ def test_another_marker_expression_aims_at_the_whole_profile(accept: Accept) -> 
     assert "GPU-1" in run.cells("NOT TESTED")
 
 
+ONLY_DCGM = """profile: only-dcgm
+version: "1"
+title: Level 2 by DCGM alone
+pci_ids: ["10de:2335"]
+nvlink: true
+clauses:
+  GPU-1:
+    {suite: gpu_health, level: 1, per: gpu, metric: gpu.present, action: look,
+     limit: {equals: on the bus and answered by NVML, source: {kind: declared, cite: site file}}}
+  DCGM-5:
+    {suite: dcgm_levels, level: 2, per: gpu, needs: dcgm, metric: dcgm.memory, action: look,
+     limit: {equals: passed, source: {kind: rule, cite: it passes}}}
+"""
+
+
 def test_a_level_of_which_nothing_applies_is_not_accepted(accept: Accept) -> None:
     """A level whose clauses all need what the node does not have cannot be reached by passing nothing."""
-    run = accept("--gpuready-replay", "demo", "-m", "level4")
+    (accept.path / "only.yaml").write_text(ONLY_DCGM)
+    run = accept("--gpuready-replay", "demo", "-m", "level2", "--gpuready-profile", "only.yaml")
     assert (run.code, run.status) == (20, "INCOMPLETE")
-    assert any("nothing of level 4 passed" in why for why in run.certificate["why"])
+    assert any("nothing of level 2 passed" in why for why in run.certificate["why"])
 
 
 CONFTESTS = {
@@ -216,7 +233,10 @@ def test_no_clause_collected_is_not_green(accept: Accept, pytester: pytest.Pytes
 def test_other_tests_that_fail_keep_the_code(accept: Accept, pytester: pytest.Pytester) -> None:
     """An accepted node beside a failing test of the person's own does not exit 0."""
     path = pytester.makepyfile(test_other="def test_other(): assert False")
-    run = accept(*REPLAY[:2], str(path))
+    write_recording(accept.path / "node", demo_results(), gpus="2")
+    with (accept.path / "node" / "site.yaml").open("a") as site:
+        site.write("level: 2\n")
+    run = accept("--gpuready-replay", "node", str(path))
     assert run.status == "ACCEPTED"
     assert run.code == 1
 

@@ -563,6 +563,48 @@ def test_together_answers_for_every_slot():
     assert empty.says == "node01 GPU 2 was not found, so nothing was copied to it"
 
 
+def test_together_answers_for_both_ways():
+    """Each way has the rate that was measured of it; what the log says is an alarm on both."""
+    down, up = {BDF: 50.0, "0000:2a:00.0": 26.0}, {BDF: 48.0, "0000:2a:00.0": 25.0}
+    doc = TogetherDoc(gb_per_s=down, d2h_gb_per_s=up, log_after=log(*QUIET))
+    first, second, empty = together(doc, metric="pcie.d2h.concurrent")
+    assert (first.value, second.value, first.unit) == (48.0, 25.0, "GB/s")
+    assert first.conditions == "2 GPUs at the same time"
+    assert empty.says == "node01 GPU 2 was not found, so nothing was copied to it"
+    assert [answer.value for answer in together(doc)[:2]] == [50.0, 26.0]
+    fallen = TogetherDoc(gb_per_s=down, d2h_gb_per_s=up, log_after=log(OTHERS))
+    assert "Xid 79" in together(fallen, metric="pcie.d2h.concurrent")[0].watch.alarm
+
+
+def test_an_older_document_says_nothing_of_the_way_back():
+    """Rates to the device alone: those stand, the others are not measured, whatever other runs have."""
+    down = {BDF: 50.0, "0000:2a:00.0": 26.0}
+    old, new = (TogetherDoc(gb_per_s=down, d2h_gb_per_s=up, log_after=log(*QUIET)) for up in ({}, down))
+    says = "expected copies to the host at once, found a document of an older agent without them; record it again"
+    for docs in ([old], [new, old]):
+        answers = together(*docs, metric="pcie.d2h.concurrent")[:2]
+        assert [(a.kind, a.says) for a in answers] == [(ProblemKind.NOT_MEASURED, says)] * 2
+    assert [answer.value for answer in together(old)[:2]] == [50.0, 26.0]
+    assert {a.value for a in together(old, metric="copies.together.ended")[:2]} == {"ended, kernel log quiet"}
+
+
+@pytest.mark.parametrize(
+    ("up", "says"),
+    [
+        ({BDF: 50.0}, "expected a rate of 0000:2a:00.0, found none among 1 GPUs"),
+        ({BDF: 50.0, "0000:2a:00.0": 0.0}, "expected a rate of 0000:2a:00.0 above 0 and up to 130 GB/s, found 0"),
+        ({BDF: 131.0, "0000:2a:00.0": 26.0}, "above 0 and up to 130 GB/s, found 131"),
+        ({BDF: 50.0, "0000:2a:00.0": 26.0, "0000:ab:00.0": 1.0}, "found one of '0000:ab:00.0'"),
+    ],
+)
+def test_a_way_back_that_cannot_be_did_not_end_well(up, says):
+    """Rates to the host are held to what those to the device are held to; the copies to the device stand."""
+    doc = TogetherDoc(gb_per_s={BDF: 50.0, "0000:2a:00.0": 26.0}, d2h_gb_per_s=up, log_after=log(*QUIET))
+    for metric in ("copies.together.ended", "pcie.d2h.concurrent"):
+        assert all(isinstance(a, Problem) and says in a.says for a in together(doc, metric=metric)[:2])
+    assert together(doc)[0].value == 50.0
+
+
 def test_an_xid_after_copies_together_is_an_alarm():
     """A hardware Xid or fatal SXid in the log afterwards fails the rates of all GPUs, and is said with whose it is."""
     rates = {BDF: 50.0, "0000:2a:00.0": 26.0}
@@ -624,8 +666,8 @@ def test_copies_that_moved_nothing_did_not_end_well(rates, says):
 
 def test_a_rate_that_is_no_number_is_none():
     """NaN, which no document of the agent can hold, is no rate either."""
-    doc = TogetherDoc(gb_per_s={BDF: float("nan"), "0000:2a:00.0": 26.0}, log_after=log(*QUIET))
-    assert "above 0 and up to 130 GB/s, found nan" in _unmoved(doc, {BDF, "0000:2a:00.0"}, 130.0)
+    rates = {BDF: float("nan"), "0000:2a:00.0": 26.0}
+    assert "above 0 and up to 130 GB/s, found nan" in _unmoved(rates, {BDF, "0000:2a:00.0"}, 130.0)
 
 
 def test_copies_together_are_no_faster_than_the_profile_allows_one():

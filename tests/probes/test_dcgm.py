@@ -369,11 +369,11 @@ def test_every_test_is_watched_and_has_a_deadline_beyond_its_time(profile):
 
 
 def test_a_soak_is_shared_by_arithmetic_power_and_memory(profile):
-    """Four hours are a third each for diagnostic, targeted_power and memtest; other tests keep their own time."""
+    """Four hours are a quarter each for diagnostic, targeted_power, memtest and the burn-in; others keep their time."""
     node = two()
     for name in ("diagnostic", "targeted_power", "memtest"):
-        assert f"{name}.test_duration=4800" in words(profile, name, node, 14400)
-        assert duration_s(TEST[name], given(TEST[name], node, profile, 14400)) == 4800
+        assert f"{name}.test_duration=3600" in words(profile, name, node, 14400)
+        assert duration_s(TEST[name], given(TEST[name], node, profile, 14400)) == 3600
     assert "test_duration" not in words(profile, "pcie", node, 14400)
     assert "memtest.test_duration=600" in words(profile, "memtest", node)
 

@@ -47,7 +47,7 @@ def test_a_sound_clause_has_no_findings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (clause(f"at_least: 50, ceiling: 63, unit: GBps, {SOURCE}"), "line 7 $.clauses.A-1.limit.unit: expected one of C, GB/s, MB/s, MiB, W, per TB, found 'GBps' (did you mean 'GB/s'?); correct the unit"),
+        (clause(f"at_least: 50, ceiling: 63, unit: GBps, {SOURCE}"), "line 7 $.clauses.A-1.limit.unit: expected one of %, C, C/min, GB/s, MB/s, MiB, TFLOPS, TFLOPS/GHz, TFLOPS/W, TOPS, TOPS/GHz, TOPS/W, W, ns, per TB, s, found 'GBps' (did you mean 'GB/s'?); correct the unit"),
         (clause(f"at_least: 50, ceiling: 63, unit: MB/s, {SOURCE}"), "$.clauses.A-1.limit.unit: expected GB/s (pcie.h2d.bandwidth has it so), found 'MB/s'"),
         (clause("at_least: 50, ceiling: 63, unit: GB/s"), "$.clauses.A-1.limit: expected a source, found none; say where"),
         (clause("at_least: 50, ceiling: 63, unit: GB/s, source: {kind: baseline, cite: lab}"), "$.clauses.A-1.limit.source: expected date and sample on a baseline"),
@@ -60,7 +60,7 @@ def test_a_sound_clause_has_no_findings(tmp_path: Path) -> None:
         (clause(f"at_least: 50, marginal: 40, ceiling: 63, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit.marginal: expected more than at_least 50, found 40"),
         (clause(f"at_most: 50, marginal: 60, ceiling: 63, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit.marginal: expected less than at_most 50, found 60"),
         (clause(f"at_least: 50, ceiling: 0, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit.ceiling: expected a number above 0"),
-        (clause(f"at_least: 50, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit: expected a ceiling on a bandwidth limit"),
+        (clause(f"at_least: 50, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit: expected a ceiling on a limit of a rate"),
         (clause(f"at_least: 50, at_most: 60, ceiling: 63, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit: expected exactly one of at_least, at_most, equals, uniform, found at_least and at_most"),
         (clause(f"ceiling: 63, unit: GB/s, {SOURCE}"), "expected exactly one of at_least, at_most, equals, uniform, found none"),
         (clause(f"equals: fast, ceiling: 63, unit: GB/s, {SOURCE}"), "$.clauses.A-1.limit.equals: expected a number"),

@@ -15,17 +15,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytest_gpuready.agent.watching import Line
-from pytest_gpuready.model import agent_doc
-from pytest_gpuready.model.agent_doc import Wire
+from pytest_gpuready.agent.stress import watch as stress_watch
+from pytest_gpuready.agent.watching import Line, Seen
+from pytest_gpuready.model import agent_doc, stress_doc
 from pytest_gpuready.transport import plain_msgspec as plain
 from pytest_gpuready.transport.agent_zip import agent_zip
 
 SAMPLES = """
 import dataclasses, json, sys, types, typing
 import msgspec
+from pytest_gpuready.agent.stress import watch as stress_watch
 from pytest_gpuready.agent.watching import Line, Seen
-from pytest_gpuready.model import agent_doc
+from pytest_gpuready.model import agent_doc, stress_doc
 
 assert msgspec.__file__.startswith(sys.argv[1]), msgspec.__file__
 
@@ -46,9 +47,12 @@ def sample(hint):
 def full(kind):
     return kind(**{name: sample(hint) for name, hint in typing.get_type_hints(kind).items() if name[0] != "_"})
 
-kinds = [kind for kind in vars(agent_doc).values() if isinstance(kind, type) and issubclass(kind, agent_doc.Wire)]
-for kind in [*kinds, Line, Seen]:
-    if kind not in (agent_doc.Wire, agent_doc.Envelope):
+said = [*vars(agent_doc).values(), *vars(stress_doc).values()]
+kinds = [kind for kind in said if isinstance(kind, type) and issubclass(kind, agent_doc.Wire)]
+for kind in [*kinds, Line, Seen, stress_watch.Line]:
+    if kind is stress_watch.Line:
+        print(json.dumps(["stress", msgspec.json.encode(full(kind)).decode()]))
+    elif kind not in (agent_doc.Wire, agent_doc.Envelope):
         print(json.dumps([kind.__name__, msgspec.json.encode(full(kind)).decode()]))
 envelope = agent_doc.encode(probe="p", host="h", boot_id="b", data=full(agent_doc.WatchDoc))
 print(json.dumps(["Envelope", envelope.decode()]))
@@ -62,8 +66,11 @@ def test_what_it_writes_is_what_the_real_one_reads(tmp_path: Path) -> None:
     words = [sys.executable, "-S", "-c", SAMPLES, str(path)]
     done = subprocess.run(words, capture_output=True, text=True, env={"PYTHONPATH": str(path)}, timeout=60, check=True)
     seen = [json.loads(line) for line in done.stdout.splitlines()]
-    kinds: dict[str, Any] = {kind.__name__: kind for kind in [*Wire.__subclasses__(), Line]}
-    assert {name for name, _ in seen} >= {k for k in vars(agent_doc) if k.endswith("Doc")} | {"Envelope", "Line"}
+    documents = [*vars(agent_doc).values(), *vars(stress_doc).values(), Line, Seen]
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in documents if isinstance(kind, type)}
+    kinds["stress"] = stress_watch.Line
+    wanted = {name for name in [*vars(agent_doc), *vars(stress_doc)] if name.endswith(("Doc", "Result"))}
+    assert {name for name, _ in seen} >= wanted | {"Envelope", "Line", "stress"}
     for name, text in seen:
         assert msgspec.json.encode(msgspec.json.decode(text, type=kinds[name])).decode() == text, name
 
@@ -86,7 +93,22 @@ def test_it_reads_what_it_wrote() -> None:
     assert plain.json.encode(said) == b'{"power":[1.0,2.5],"logs":[{"t":3.0,"text":""}]}'
 
 
-@pytest.mark.parametrize("text", ["", "[", "[1]", '{"a":1}', '{"n":"x"}', "{}", '{"n":1.5}', '{"n":true}'])
+def test_it_converts_to_and_from_plain_objects() -> None:
+    """Both ways, nested, without defaults where they are omitted; another type is a ValidationError, as in the real."""
+    plainly = {"power": [1.0, 2.5], "logs": [{"t": 3.0, "text": ""}]}
+    said = plain.convert({"power": [1, 2.5], "logs": [{"t": 3}]}, Said)
+    assert said == Said(power=(1.0, 2.5), logs=[Log(t=3.0)])
+    assert plain.to_builtins(said) == plainly
+    assert plain.to_builtins({"a": (said, 1)}) == {"a": [plainly, 1]}
+    for wrong in ({"logs": 1}, {"log": []}, None):
+        with pytest.raises(plain.ValidationError):
+            plain.convert(wrong, Said)
+    assert issubclass(plain.ValidationError, plain.DecodeError)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "NaN", '{"n":NaN}', "[1]", '{"a":1}', '{"n":"x"}', "{}", '{"n":1.5}', '{"n":true}']
+)
 def test_it_refuses_what_the_real_one_refuses(text: str) -> None:
     """No JSON, another type, an unknown field and a missing one are errors in both."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_gpuready.model.agent_doc import Wire
 
 TIED = "GPUREADY_TIED"
-"""As in `model.agent_doc`, which cannot be imported before the process is tied."""
+"""As in `model.agent_words`, which cannot be imported before the process is tied."""
 AROUND_GRACE_S = 20.0
 """As in `model.agent_doc`."""
 STRESS_GRACE_S = 20.0
@@ -124,7 +124,7 @@ def main(argv: Sequence[str]) -> int:
     """Run one probe and print its document. 0: printed; 2: called wrongly."""
     tie_to_controller({"around": AROUND_GRACE_S, "stress": STRESS_GRACE_S}.get("".join(argv[:1]), 0.0))
     from pytest_gpuready.errors import LeaseError  # noqa: PLC0415 - only now: see above
-    from pytest_gpuready.model.agent_doc import DEADLINE, LEASE  # noqa: PLC0415 - see above
+    from pytest_gpuready.model.agent_words import DEADLINE, LEASE  # noqa: PLC0415 - see above
 
     ticket, deadline = os.environ.pop(LEASE, ""), os.environ.pop(DEADLINE, "")
 

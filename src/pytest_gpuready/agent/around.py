@@ -24,7 +24,8 @@ import msgspec
 from pytest_gpuready.agent.pci import BDF
 from pytest_gpuready.agent.watch_process import WatchProcess
 from pytest_gpuready.agent.watching import END_S, Seen
-from pytest_gpuready.model.agent_doc import CHILD_GRACE_S, PROGRESS, AroundDoc
+from pytest_gpuready.model.agent_doc import CHILD_GRACE_S, AroundDoc
+from pytest_gpuready.model.agent_words import PROGRESS
 
 KEPT_BYTES = 8 * 2**20
 """What is kept of each stream while the child runs; the rest is read, so that it does not wait for us, and dropped."""

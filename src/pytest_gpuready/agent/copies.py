@@ -27,6 +27,8 @@ SHARED_PARTS = 8
 PACKAGES = ("cuda-bindings", "nvidia-ml-py")
 START_S = 60.0
 """How long GPUs that copy together wait for the last of them to be ready."""
+UP_SHARE = 2 / 3
+"""Of the time of copies to all devices at once, for those to the host: in smaller batches, as many of them count."""
 
 
 @dataclass(slots=True)
@@ -189,10 +191,10 @@ def together(
     cuda: Callable[[], Cuda] = load,
     log: Callable[[], KernelLog] = kernel_log,
 ) -> TogetherDoc:
-    """Host-to-device copies of several GPUs at the same time, one thread a GPU, started on one barrier.
+    """Copies of several GPUs at the same time, one thread a GPU: all to the device, then all to the host.
 
-    One GPU that fails leaves no number for any: then they did not copy together. Counted are batches that ended while
-    all copied.
+    Both ways begin on a barrier of their own. One GPU that fails leaves no number for any: then they did not copy
+    together. Counted are batches that ended while all copied.
     """
     plan = plan or Plan()
     for bdf in bdfs:
@@ -205,13 +207,13 @@ def together(
     except CudaError as problem:
         return TogetherDoc(problem=str(problem))
     barrier = threading.Barrier(len(bdfs))
-    found: dict[str, float] = {}
+    found: dict[str, tuple[float, float]] = {}
     problems: dict[str, str] = {}
     begun = time.monotonic()
 
     def one(bdf: str) -> None:
         try:
-            found[bdf] = _down_together(driver, bdf, plan, barrier, sysfs)
+            found[bdf] = _both_ways(driver, bdf, plan, barrier, sysfs)
         except threading.BrokenBarrierError:
             problems.setdefault(bdf, "")
         except Exception as problem:  # a thread that dies without a word would look like one that copied
@@ -221,7 +223,7 @@ def together(
     threads = [threading.Thread(target=one, args=(bdf,), daemon=True) for bdf in bdfs]
     for thread in threads:
         thread.start()
-    give_up = begun + START_S + 2 * plan.patience_s
+    give_up = begun + START_S + 3 * plan.patience_s
     for bdf, thread in zip(bdfs, threads, strict=True):
         thread.join(max(0.0, give_up - time.monotonic()))
         if thread.is_alive():
@@ -230,22 +232,32 @@ def together(
     if problems:
         why = "; ".join(said) or f"GPUs were not ready at the same time within {START_S:g} s"
         return TogetherDoc(problem=why, log_after=log())
-    return TogetherDoc(gb_per_s=found, seconds=time.monotonic() - begun, log_after=log())
+    down, up = ({bdf: rates[way] for bdf, rates in found.items()} for way in (0, 1))
+    return TogetherDoc(gb_per_s=down, d2h_gb_per_s=up, seconds=time.monotonic() - begun, log_after=log())
 
 
-def _down_together(cuda: Cuda, bdf: str, plan: Plan, barrier: threading.Barrier, sysfs: Path) -> float:
-    """GB/s to one GPU while the others copy too."""
+def _both_ways(cuda: Cuda, bdf: str, plan: Plan, barrier: threading.Barrier, sysfs: Path) -> tuple[float, float]:
+    """GB/s to one GPU, then from it, while the others copy the same way."""
     host_memory.bind_to(bdf, sysfs)
     gpu = CudaGpu(cuda, bdf)
     size = plan.size_bytes
     host, device = gpu.host_buffer(size), gpu.device_buffer(size)
     host_memory.write_pattern(host, size)
-    flow = Flow(gpu, lambda stream: gpu.copy_to_device(device, host, size, stream), size)
+    down = Flow(gpu, lambda stream: gpu.copy_to_device(device, host, size, stream), size)
+    up = Flow(gpu, lambda stream: gpu.copy_to_host(host, device, size, stream), size)
     barrier.wait(START_S)
-    until = time.monotonic() + plan.seconds
-    run(gpu, [flow], plan, loop=plan.loop, until=until)
-    all_rates = rates(times_s(gpu, flow, flow.marks[0]), flow.batch_bytes)
-    in_time = [rate for rate, at in zip(all_rates, flow.passed_at[1:], strict=True) if at <= until]
+    to_device = _at_once(gpu, down, plan, seconds=plan.seconds, loop=plan.loop)
+    barrier.wait(plan.patience_s)  # nobody turns round while another one still copies the first way
+    to_host = _at_once(gpu, up, plan, seconds=plan.seconds * UP_SHARE, loop=plan.loop_both)
     barrier.wait(plan.patience_s)  # nobody gives memory back while another one still copies
     gpu.close()
+    return to_device, to_host
+
+
+def _at_once(gpu: CudaGpu, flow: Flow, plan: Plan, *, seconds: float, loop: int) -> float:
+    """Median GB/s of the batches that ended within so many seconds from now: as long as that, all copy."""
+    until = time.monotonic() + seconds
+    run(gpu, [flow], plan, loop=loop, until=until)
+    all_rates = rates(times_s(gpu, flow, flow.marks[0]), flow.batch_bytes)
+    in_time = [rate for rate, at in zip(all_rates, flow.passed_at[1:], strict=True) if at <= until]
     return median(in_time or all_rates[:1])

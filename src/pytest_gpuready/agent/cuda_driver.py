@@ -7,13 +7,13 @@ device memory and pinned host memory, never managed memory.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
 import os
 from typing import Any
 
 from pytest_gpuready.errors import ToolError
-
-INSTALL = "pip install 'pytest-gpuready[cuda13]' on the node (driver 580 or newer, else [cuda12])"
 
 ACTIONS = {
     "CUDA_ERROR_OUT_OF_MEMORY": "free memory of the GPU and of the host, and look at `ulimit -l`",
@@ -92,8 +92,21 @@ def load() -> Cuda:
     try:
         driver = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
-        raise CudaError(f"expected the package cuda-bindings, found: {error}; {INSTALL}") from error
+        raise CudaError(f"expected the package cuda-bindings, found: {error}; {install()}") from error
     return Cuda(driver)
+
+
+def install() -> str:
+    """What brings the CUDA packages that fit the driver of this machine."""
+    version = ctypes.c_int()
+    with contextlib.suppress(OSError, AttributeError):  # no driver, or none that we know: both extras are named
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    if not version.value:
+        return "pip install 'pytest-gpuready[cuda13]' on the node (driver 580 or newer, else [cuda12])"
+    speaks = f"the driver here speaks CUDA {version.value // 1000}.{version.value // 10 % 100}"
+    if version.value < 12000:
+        return f"install driver 525 or newer on the node, then the extra cuda12 ({speaks})"
+    return f"pip install 'pytest-gpuready[cuda{min(version.value // 1000, 13)}]' on the node ({speaks})"
 
 
 class CudaGpu:

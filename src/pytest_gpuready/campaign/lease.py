@@ -23,7 +23,7 @@ from pytest_gpuready.agent.lease_file import Here, default_path
 from pytest_gpuready.agent.lease_record import HOLD_S, WAIT_S, Ticket, plain
 from pytest_gpuready.errors import LeaseError
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.model.agent_doc import LEASE
+from pytest_gpuready.model.agent_words import LEASE
 from pytest_gpuready.model.command import PYTHON
 
 __all__ = ["Lease", "default_path", "refusal", "release_command", "renew_command", "ticket"]

@@ -88,6 +88,13 @@ class Documents:
         """The document of the health after all load of a level."""
         return self._one(f"after-{level}")
 
+    def stress(self, piece: str) -> dict[str, Any]:
+        """The document of one piece of the built-in engine."""
+        first = {"memory": "alloc", "patterns": "pattern"}.get(piece, piece)
+        pieces = (d["data"] for d in self._documents if d["probe"] == "stress")
+        found: dict[str, Any] = next(d for d in pieces if d["plan"]["phases"][0]["kind"] == first)
+        return found
+
     def dcgm(self, test: str) -> dict[str, Any]:
         """The document around the run of one DCGM test."""
         asked = "1" if test == "software" else test

@@ -107,7 +107,7 @@ LOAD: tuple[Fault, ...] = (
         name="xid-while-all-copy",
         says="A GPU falls off the bus while all GPUs copy at once.",
         change=_xid_together,
-        reddens={"PCIE-8": _ALL, "PCIE-21": _ALL, "AFTER-1": (BAD,)},
+        reddens={"PCIE-8": _ALL, "PCIE-21": _ALL, "PCIE-22": _ALL, "AFTER-1": (BAD,)},
         blocks=ABOVE_2,
         suspect="Xid 79 of 0000:4c:00.0",
     ),

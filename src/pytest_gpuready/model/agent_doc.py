@@ -14,18 +14,6 @@ import msgspec
 
 PROTOCOL = 1
 
-TIED = "GPUREADY_TIED"
-"""Environment variable, "1" where the agent's stdin stays open as long as its controller lives."""
-
-LEASE = "GPUREADY_LEASE"
-"""Environment variable with the ticket of the run that asks (`agent.lease_record.Ticket`); "" or none: no lease."""
-
-DEADLINE = "GPUREADY_DEADLINE_S"
-"""Environment variable: after how many seconds the command has ended, its grace included."""
-
-PROGRESS = "gpuready-progress "
-"""How a line on the agent's stderr begins that says how far it is: one JSON object follows."""
-
 CHILD_GRACE_S = 11.0
 """How long the child of "around" has to end by itself when it was told to: `dcgmi` needs about 4 s for it."""
 
@@ -348,10 +336,13 @@ class CopiesDoc(Wire, frozen=True, kw_only=True):
 
 
 class TogetherDoc(Wire, frozen=True, kw_only=True):
-    """Host-to-device copies of all GPUs of the node at the same time: bdf -> GB/s."""
+    """Copies of all GPUs of the node at the same time: first all to the device, then all to the host."""
 
     problem: str = ""
     gb_per_s: dict[str, float] = {}
+    """Host to device: bdf -> GB/s."""
+    d2h_gb_per_s: dict[str, float] = {}
+    """Device to host, in the same way; empty where an older agent copied one way only."""
     seconds: float = 0.0
     log_after: KernelLog | None = None
     """As in `CopiesDoc`."""

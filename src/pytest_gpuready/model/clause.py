@@ -9,7 +9,7 @@ from pytest_gpuready.model.peer_limit import PeerLimit
 from pytest_gpuready.model.source import Source
 
 LEVELS = (1, 2, 3, 4)
-NEEDS = ("nvlink", "nvswitch", "peers", "dcgm", "dcgm4", "nccl_tests", "rist", "nvidia_cpu")
+NEEDS = ("nvlink", "nvswitch", "fp8", "fp4", "peers", "dcgm", "dcgm4", "nccl_tests", "rist", "nvidia_cpu")
 PER = ("node", "gpu")
 
 
@@ -163,6 +163,9 @@ class Profile:
     nvlink: bool
     nvswitch: bool
     sha256: str
+    fp8: bool = False
+    fp4: bool = False
+    """Whether the model multiplies FP8, and FP4 and MXFP8, in its tensor cores."""
     notes: tuple[str, ...] = field(default=())
     dcgm: tuple[Parameter, ...] = ()
 

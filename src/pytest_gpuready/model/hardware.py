@@ -126,6 +126,9 @@ class Node:
     """"" on bare metal, else what says that this is a virtual machine ("declared", "kvm", "NVML: passthrough")."""
     nvlink: bool = True
     nvswitch: bool = True
+    fp8: bool = False
+    fp4: bool = False
+    """Whether the model of its GPUs multiplies FP8, and FP4 and MXFP8, as the profile says."""
     nvlink_none: str = ""
     """Why no NVLink is expected ("" where it is)."""
     dcgm: Dcgm | None = None

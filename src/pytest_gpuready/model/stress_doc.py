@@ -21,6 +21,7 @@ from pytest_gpuready.model.stress_work import (
     GemmResult,
     HbmResult,
     IdleResult,
+    LatencyResult,
     MemoryFault,
     PatternResult,
     Phase,
@@ -51,6 +52,7 @@ __all__ = [
     "GemmResult",
     "HbmResult",
     "IdleResult",
+    "LatencyResult",
     "MemoryFault",
     "PatternResult",
     "Phase",
@@ -107,6 +109,7 @@ class StressPhase(Wire, frozen=True, kw_only=True, omit_defaults=True):
     alloc: AllocResult | None = None
     cache: CacheResult | None = None
     hbm: HbmResult | None = None
+    latency: LatencyResult | None = None
     pattern: PatternResult | None = None
     gemm: GemmResult | None = None
     pulse: PulseResult | None = None

@@ -5,9 +5,11 @@ prints the `StressDoc`. Both speak in lines of JSON:
 
     to a worker     {"work": Work}                  first line
                     {"begin": i, "at": seconds}     phase i begins at this moment of CLOCK_MONOTONIC, on all GPUs
+                    {"enough": i}                   phase i may end now: the rates of all GPUs are known well enough
                     {"stop": true}                  or the end of its stdin: end within a second, report how far it came
     from a worker   {"ready": Ready} or {"problem": one line}
                     {"said": i, "t": s, ...}        at most once a second; t is seconds since the beginning of the phase
+                    {"said": i, "t": s, "enough": true}   once, of a phase with `within`: it goes on all the same
                     {"done": i, "result": {...}}    of the type that RESULTS has for the kind of the phase
                     {"failed": i, "problem": one line}
 
@@ -38,7 +40,8 @@ class Plant(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """A fault that a test wants found; a worker refuses it unless the environment allows it."""
 
     what: str
-    """ "result" (one bit of one element in one pass), "tile" (one wrong tile in every pass) or "memory" (one bit)."""
+    """ "result" (one bit of one element in one pass), "tile" (one wrong tile in every pass), "nan" (results that are no
+    numbers, in every pass) or "memory" (one bit)."""
     pass_number: int = 1
     element: int = 0
     bit: int = 0
@@ -47,7 +50,7 @@ class Plant(Wire, frozen=True, kw_only=True, omit_defaults=True):
 class Phase(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """One piece of load, the same on all GPUs. 0, "" and [] leave the choice to the worker.
 
-    Kinds: alloc, cache, hbm, pattern, gemm, pulse, burn, idle, and the crew's own: cool.
+    Kinds: alloc, cache, hbm, latency, pattern, gemm, pulse, burn, idle, and the crew's own: cool.
     """
 
     kind: str
@@ -63,7 +66,7 @@ class Phase(Wire, frozen=True, kw_only=True, omit_defaults=True):
     level: str = ""
     """Of a cache: l1 or l2."""
     kernel: str = ""
-    """Of hbm: read, write, copy or triad."""
+    """Of hbm: read, write, copy or triad. With `seconds` it lasts at least that, with `within` too at most."""
     pattern: str = ""
     """Of memory: walking, inversions, address, random, modulo20 or fade."""
     pause_s: float = 0.0
@@ -78,6 +81,11 @@ class Phase(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """Of a pulse: part of the period under load."""
     stagger_s: float = 0.0
     """Of a pulse: each GPU begins so much later than the one before it."""
+    within: float = 0.0
+    """Of gemm and hbm: the phase ends early, on all GPUs at once, when each of them knows the mean of its rates to
+    within so much of itself (half the 95 % interval, over the second half of the phase); 0: never."""
+    least_s: float = 0.0
+    """But not before so many seconds."""
     below_c: float = 0.0
     """Of cool: until every GPU is at most so warm, degrees Celsius."""
     grace_s: float = 20.0
@@ -127,6 +135,8 @@ class Ready(Wire, frozen=True, kw_only=True, omit_defaults=True):
     sms: int = 0
     l2_bytes: int = 0
     memory_bytes: int = 0
+    memory_gb_per_s: float = 0.0
+    """What clock and width of the memory allow; 0 where CUDA does not say."""
     free_bytes: int = 0
     packages: dict[str, str] = {}
     """Package or library -> version."""
@@ -172,18 +182,21 @@ class Reference(Wire, frozen=True, kw_only=True):
     kind: str
     """ "freivalds", "recomputed" or "freivalds+recomputed"."""
     max_residual: float
+    """1e300 where a result was infinite or no number."""
     limit: float
     """What rounding alone can make of it."""
 
 
 class Result(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """What every result says. `cut`: the phase was ended before it was over."""
+    """What every result says. `cut`: the phase was ended before it was over. `enough`: so was its load, because all
+    GPUs knew their rates (`Phase.within`)."""
 
     seconds: float = 0.0
     """How long the load lasted."""
     late_s: float = 0.0
     """How long after the moment that was given it began."""
     cut: bool = False
+    enough: bool = False
     notes: list[str] = []
     """What is worth knowing and no error: less memory than asked for, another algorithm."""
 
@@ -200,8 +213,8 @@ class CacheResult(Result, frozen=True, kw_only=True, omit_defaults=True):
 
     level: str = ""
     gb_per_s: float = 0.0
-    checked_bytes: int = 0
-    error_count: int = 0
+    checked_bytes: int
+    error_count: int
     errors: list[MemoryFault] = []
 
 
@@ -213,16 +226,35 @@ class HbmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """Per repeat."""
     cv: float = 0.0
     """Standard deviation over mean."""
+    half_width: float | None = None
+    """Half the 95 % interval of the mean over the second half of the repeats, as a part of it; None: too few."""
     size_bytes: int = 0
+
+
+class LatencyResult(Result, frozen=True, kw_only=True, omit_defaults=True):
+    """How long one thread waits for a word that lies in no cache of the GPU: nanoseconds of one step, per repeat."""
+
+    host_ns: list[float] = []
+    """Pinned memory of the host."""
+    device_ns: list[float] = []
+    """The GPU's own memory."""
+    cv: float = 0.0
+    """Standard deviation over mean; of the two series the larger one."""
+    steps: int = 0
+    """Of each repeat."""
+    host_bytes: int = 0
+    device_bytes: int = 0
+    cpus: str = ""
+    """CPUs beside which the host's memory was taken, "0-15": those near the GPU; "" where that was not to be had."""
 
 
 class PatternResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """A memory pattern over all memory that could be had."""
 
     pattern: str = ""
-    checked_bytes: int = 0
+    checked_bytes: int
     gb_per_s: float = 0.0
-    error_count: int = 0
+    error_count: int
     errors: list[MemoryFault] = []
 
 
@@ -242,17 +274,23 @@ class GemmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """Median of the second half of `tflops`."""
     cv: float = 0.0
     """Of the second half."""
+    half_width: float | None = None
+    """Half the 95 % interval of its mean, as a part of it; None: too few windows."""
     flop: float = 0.0
     """Operations in all; a float, for a day of them has more than 64 bits."""
-    passes: int = 0
-    checked: int = 0
+    passes: int
+    checked: int
     """Elements of results that were compared."""
-    error_count: int = 0
+    error_count: int
     errors: list[ResultFault] = []
     digest: str = ""
     """Of the first result, in hexadecimal: equal on equal GPUs with the same library, shape, algorithm and seed."""
     reference: Reference | None = None
     algorithm: str = ""
+    golden: str = ""
+    """Digest of one product by the first algorithm that the library offers: equal on equal GPUs with the same library,
+    shape and seed, whatever `algorithm` each of them chose."""
+    golden_algorithm: str = ""
     cublas: str = ""
 
 
@@ -261,11 +299,11 @@ class PulseResult(Result, frozen=True, kw_only=True, omit_defaults=True):
 
     period_s: float = 0.0
     duty: float = 0.0
-    cycles: int = 0
+    cycles: int
     late_max_s: float = 0.0
     """How much later than due a beginning or an end was, at most."""
-    checked: int = 0
-    error_count: int = 0
+    checked: int
+    error_count: int
     errors: list[ResultFault] = []
 
 
@@ -284,9 +322,9 @@ class BurnResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     windows: list[BurnWindow] = []
     """Thinned to a number that a plot can show."""
     each: list[GemmResult] = []
-    passes: int = 0
-    checked: int = 0
-    error_count: int = 0
+    passes: int
+    checked: int
+    error_count: int
     errors: list[ResultFault] = []
 
 
@@ -307,6 +345,7 @@ RESULTS: dict[str, type[Result]] = {
     "alloc": AllocResult,
     "cache": CacheResult,
     "hbm": HbmResult,
+    "latency": LatencyResult,
     "pattern": PatternResult,
     "gemm": GemmResult,
     "pulse": PulseResult,

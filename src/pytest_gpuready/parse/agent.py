@@ -28,10 +28,14 @@ from pytest_gpuready.model.agent_doc import (
     WatchDoc,
     Wire,
 )
+from pytest_gpuready.model.stress_doc import StressDoc
 from pytest_gpuready.parse.agent_sense import around_contradiction, contradiction
+from pytest_gpuready.parse.stress_sense import stress_contradiction
 
 LARGEST = 16 * 2**20
 SHOWN = 80
+IN_GRACE = ("around", "stress")
+"""Probes that print what they know when they are told to end."""
 MOST_GPUS = 256
 """As many as a site file may declare on one node."""
 
@@ -100,10 +104,22 @@ def around_doc(result: CommandResult) -> AroundDoc:
     return msgspec.structs.replace(document, watch=watch)
 
 
+def stress_doc(result: CommandResult) -> StressDoc:
+    """The document of the probe "stress"; it may have come in the grace of its command, if it was ended early.
+
+    Raises: ToolError, ParseError.
+    """
+    document = _data(result, "stress", StressDoc)
+    wrong = stress_contradiction(document, result.command.argv, late=result.timed_out)
+    if wrong:
+        raise ParseError(f"{_where(result)}: {wrong}; {_AGAIN}")
+    return document
+
+
 def envelope(result: CommandResult, probe: str) -> Envelope:
     """What stands around the document: host and boot. Raises: ToolError, ParseError."""
     where = _where(result)
-    if probe == "around":
+    if probe in IN_GRACE:
         result = _in_its_grace(result)
     _ended_well(result, where)
     raw = result.stdout.encode("utf-8", "replace").strip()
@@ -183,6 +199,7 @@ _ALWAYS: dict[type[Wire], tuple[str, ...]] = {
         "log",
     ),
     AfterDoc: ("nvml", "log", "bus"),
+    StressDoc: (),
 }
 _INSIDE: dict[type[Wire], dict[str, type[Wire]]] = {
     NodeDoc: {"kernel_log": KernelLog, "gpus": PciGpu},
@@ -223,7 +240,8 @@ def _in_its_grace(result: CommandResult) -> CommandResult:
 
 
 def _where(result: CommandResult) -> str:
-    return f"{result.command.line} on {result.command.node}"
+    words = (word if len(word) <= SHOWN else f"{word[:20]}.." for word in result.command.argv)
+    return f"{' '.join(words)} on {result.command.node}"
 
 
 def _ended_well(result: CommandResult, where: str) -> None:

@@ -60,7 +60,9 @@ TESTS = (
 CLOSED = ("memory_bandwidth", "pulse_test", "eud", "cpu_eud")
 """Tests whose plug-ins are closed and come in a package of their own."""
 SOAKED = ("diagnostic", "targeted_power", "memtest")
-"""Tests that share the time of a soak, a third each: arithmetic, power, memory."""
+"""Tests that share the time of a soak: arithmetic, power, memory."""
+SHARES = len(SOAKED) + 1
+"""The built-in burn-in takes the same."""
 BURN = Source(kind="declared", cite="--gpuready-burn")
 DEFAULT = Source(kind="rule", cite="the default of DCGM 4.6.0, or its SKU file")
 
@@ -81,7 +83,7 @@ def given(test: DcgmTest, node: Node, profile: Profile, burn_s: float) -> tuple[
         own = max(test.duration_s, lowest(floors(node).get(name, "")) or 0.0)
         if name not in chosen or float(chosen[name].value) < own:
             chosen[name] = Parameter(name=name, value=own, unit="s", source=DEFAULT)
-        share = round(burn_s / len(SOAKED))
+        share = round(burn_s / SHARES)
         if test.name in SOAKED and share > float(chosen[name].value):
             chosen[name] = Parameter(name=name, value=share, unit="s", source=BURN)
     return tuple(chosen[name] for name in sorted(chosen))

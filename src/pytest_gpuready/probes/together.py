@@ -1,13 +1,14 @@
-"""Host-to-device copies of all GPUs of a node at the same time ("copies-together").
+"""Copies of all GPUs of a node at the same time ("copies-together"): all to the device, then all to the host.
 
 They ended well only where every GPU that was asked for has a rate that a link can have: a document without rates, or
-with rates of others, tells of no copies, however quiet the kernel log is.
+with rates of others, tells of no copies, however quiet the kernel log is. A document of an older agent knows one way
+only: of the other one nothing was measured.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pytest_gpuready.errors import ParseError, ToolError
 from pytest_gpuready.model import Command, CommandResult, Inventory, Measurement, Node, Part, Problem, Profile, Watch
@@ -18,8 +19,8 @@ from pytest_gpuready.probes.answers import agent_command, evidence, not_measured
 from pytest_gpuready.probes.kernel_events import doubt, short
 from pytest_gpuready.probes.watched import log_alarms
 
-METRIC = "pcie.h2d.concurrent"
-ALONE = "pcie.h2d.bandwidth"
+DOWN, UP = "pcie.h2d.concurrent", "pcie.d2h.concurrent"
+ALONE = {DOWN: "pcie.h2d.bandwidth", UP: "pcie.d2h.bandwidth"}
 GENERATION = "pcie.link.generation"
 ENDED = "copies.together.ended"
 WELL = "ended, kernel log quiet"
@@ -34,14 +35,16 @@ class TogetherProbe:
     """`python -m pytest_gpuready.agent copies-together BDF...`, once a node that has at least two GPUs."""
 
     name = "copies-together"
-    metrics: tuple[str, ...] = (METRIC, ENDED)
+    metrics: tuple[str, ...] = (DOWN, UP, ENDED)
 
     def __init__(self, profile: Profile | None = None) -> None:
         """The profile knows what one GPU can copy at most; else it is a PCIe link where the profile promises one."""
-        alone = [clause.limit for clause in profile.of_metric(ALONE)] if profile else []
-        ceilings = [limit.ceiling for limit in alone if limit and limit.ceiling]
         pcie = profile is None or any(clause.limit for clause in profile.of_metric(GENERATION))
-        self._most = min(ceilings, default=MOST_GB_PER_S if pcie else MOST_OF_ANY_LINK)
+        self._most: dict[str, float] = {}
+        for way, metric in ALONE.items():
+            alone = [clause.limit for clause in profile.of_metric(metric)] if profile else []
+            ceilings = [limit.ceiling for limit in alone if limit and limit.ceiling]
+            self._most[way] = min(ceilings, default=MOST_GB_PER_S if pcie else MOST_OF_ANY_LINK)
 
     def scopes(self, node: Node) -> tuple[Part, ...]:
         return (node.part,) if len(_found(node)) > 1 else ()
@@ -57,10 +60,10 @@ class TogetherProbe:
         seen = tuple(digest for result in results for digest in evidence(result))
         found = _found(node)
         asked = set(found.values())
-        runs = [_document(result, asked, self._most) for result in results] or ["no run of the copies"]
         ended = [_ended(result) for result in results] or ["no run of the copies"]
+        ways = {way: [_moved(run, way, asked, self._most[way]) for run in ended] for way in ALONE}
         return (
-            *(_answer(slot.part, found.get(slot.part), runs, seen) for slot in node.slots),
+            *(_answer(way, slot.part, found.get(slot.part), ways[way], seen) for way in ALONE for slot in node.slots),
             *(_end(slot.part, found, ended, seen, self._most) for slot in node.slots),
         )
 
@@ -70,44 +73,49 @@ def _found(node: Node) -> dict[Part, str]:
     return {slot.part: slot.gpu.bdf for slot in node.slots if slot.gpu and slot.gpu.bdf}
 
 
-def _document(result: CommandResult, asked: Collection[str], most: float) -> TogetherDoc | str:
-    try:
-        doc = together_doc(result)
-    except (ToolError, ParseError) as error:
-        return str(error)
-    if not doc.problem and doc.log_after is None:
+def _rates(doc: TogetherDoc, way: str) -> dict[str, float]:
+    return doc.gb_per_s if way == DOWN else doc.d2h_gb_per_s
+
+
+def _moved(run: TogetherDoc | str, way: str, asked: Collection[str], most: float) -> TogetherDoc | str:
+    """The document where it has rates of this way, else why it has none."""
+    if isinstance(run, str):
+        return run
+    if not run.problem and run.log_after is None:
         return "expected the kernel log after the copies, found none in the document; record the node again"
-    return doc.problem or _unmoved(doc, asked, most) or doc
+    if not run.problem and way == UP and run.gb_per_s and not run.d2h_gb_per_s:
+        return "expected copies to the host at once, found a document of an older agent without them; record it again"
+    return run.problem or _unmoved(_rates(run, way), asked, most) or run
 
 
-def _unmoved(doc: TogetherDoc, asked: Collection[str], most: float) -> str:
-    """Why these are no copies to all GPUs that were asked for; "" where they are."""
-    others = sorted(doc.gb_per_s.keys() - asked)
+def _unmoved(rates: Mapping[str, float], asked: Collection[str], most: float) -> str:
+    """Why these are no copies of all GPUs that were asked for; "" where they are."""
+    others = sorted(rates.keys() - asked)
     if others:
         return f"expected rates of {', '.join(sorted(asked))[:120]}, found one of {others[0][:40]!r}"
     for bdf in sorted(asked):
-        if bdf not in doc.gb_per_s:
-            return f"expected a rate of {bdf}, found none among {len(doc.gb_per_s)} GPUs"
-        rate = doc.gb_per_s[bdf]
+        if bdf not in rates:
+            return f"expected a rate of {bdf}, found none among {len(rates)} GPUs"
+        rate = rates[bdf]
         if not (math.isfinite(rate) and 0 < rate <= most):
             return f"expected a rate of {bdf} above 0 and up to {most:g} GB/s, found {rate:g}"
     return ""
 
 
 def _answer(
-    part: Part, bdf: str | None, runs: Sequence[TogetherDoc | str], seen: tuple[str, ...]
+    way: str, part: Part, bdf: str | None, runs: Sequence[TogetherDoc | str], seen: tuple[str, ...]
 ) -> Measurement | Problem:
     if bdf is None:
-        return not_measured(METRIC, part, f"{part.label} was not found, so nothing was copied to it", seen)
+        return not_measured(way, part, f"{part.label} was not found, so nothing was copied to it", seen)
     rates: list[float] = []
     for run in runs:
         if isinstance(run, str):
-            return not_measured(METRIC, part, run, seen)
-        rates.append(run.gb_per_s[bdf])
+            return not_measured(way, part, run, seen)
+        rates.append(_rates(run, way)[bdf])
     docs = [run for run in runs if isinstance(run, TogetherDoc)]
-    at_once = len(docs[0].gb_per_s) if docs else 0
+    at_once = len(_rates(docs[0], way)) if docs else 0
     return Measurement(
-        metric=METRIC,
+        metric=way,
         part=part.name,
         value=rates[0],
         unit="GB/s",
@@ -127,7 +135,11 @@ def _ended(result: CommandResult) -> TogetherDoc | str:
 
 
 def _end(
-    part: Part, found: dict[Part, str], runs: Sequence[TogetherDoc | str], seen: tuple[str, ...], most: float
+    part: Part,
+    found: dict[Part, str],
+    runs: Sequence[TogetherDoc | str],
+    seen: tuple[str, ...],
+    most: Mapping[str, float],
 ) -> Measurement | Problem:
     """How the heaviest load of the level ended: what the kernel log says counts first, then a problem, then a doubt."""
     bdf = found.get(part, "")
@@ -149,7 +161,9 @@ def _end(
             return not_measured(
                 ENDED, part, run.problem or "no kernel log stands in the document; record it again", seen
             )
-        unread = _unmoved(run, set(found.values()), most) or doubt(run.log_after)
+        told = [DOWN, UP] if run.d2h_gb_per_s else [DOWN]
+        odd = (_unmoved(_rates(run, way), set(found.values()), most[way]) for way in told)
+        unread = next(filter(None, odd), "") or doubt(run.log_after)
         if unread:
             return not_measured(ENDED, part, unread, seen)
     return Measurement(metric=ENDED, part=part.name, value=WELL, evidence=seen)

@@ -12,7 +12,7 @@ FilledText = Annotated[str, Meta(min_length=1, max_length=400)]
 ClauseId = Annotated[str, Meta(pattern="^[A-Z][A-Z0-9]{0,15}-[0-9]{1,4}$")]
 PciId = Annotated[str, Meta(pattern="^[0-9a-f]{4}:[0-9a-f]{4}$")]
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Need = Literal["nvlink", "nvswitch", "peers", "dcgm", "dcgm4", "nccl_tests", "rist", "nvidia_cpu"]
+Need = Literal["nvlink", "nvswitch", "fp8", "fp4", "peers", "dcgm", "dcgm4", "nccl_tests", "rist", "nvidia_cpu"]
 
 Among = Literal["node", "rail", "rack", "all"]
 
@@ -97,6 +97,8 @@ class ProfileEntry(Entry, frozen=True, kw_only=True):
     pci_ids: list[PciId] = []
     nvlink: bool | UnsetType = UNSET
     nvswitch: bool | UnsetType = UNSET
+    fp8: bool | UnsetType = UNSET
+    fp4: bool | UnsetType = UNSET
     notes: list[FilledText] = []
     dcgm: dict[Annotated[str, Meta(pattern="^[a-z0-9_]{1,40}([.][a-z0-9_]{1,40}){1,2}$")], ParameterEntry] = {}
     clauses: dict[ClauseId, ClauseEntry] = {}

@@ -19,6 +19,14 @@ from pytest_gpuready.profiles.metrics import AFTER_LOAD, METRICS, UNITS, Metric
 PLACEHOLDERS = ("node", "gpu", "module", "bdf", "upstream")
 
 
+NEEDED = {"nvlink.errors": "nvlink"} | {
+    f"stress.{name}.wrong": need
+    for need, names in (("fp8", ("fp8_e4m3", "fp8_e5m2")), ("fp4", ("mxfp8", "fp4")))
+    for name in names
+}
+"""Metric of what a good node never shows -> what a node must have to be able to show it."""
+
+
 def lint(merged: Merged) -> None:
     """Add a finding to `merged` for every rule that its content breaks."""
     if not merged.broken:
@@ -131,11 +139,11 @@ def _role(merged: Merged, clause: str, entry: dict[str, Any]) -> None:
     why = entry.get("not_applicable", "")
     if why and not says_something(why):
         merged.finding(clause, ("not_applicable",), "expected why this model has no such thing, found nothing; say it")
-    lacks = {need for need in ("nvlink", "nvswitch") if not merged.head.get(need)}
+    lacks = {need for need in ("nvlink", "nvswitch", "fp8", "fp4") if not merged.head.get(need)}
     if why and entry.get("metric") in NEVER and not lacks & set(_needs(entry)):
         says = f"expected a clause about {entry['metric']} to apply (it is never right), found not_applicable"
         merged.finding(clause, ("not_applicable",), f"{says}; drop it, or let the site file exclude it with a reason")
-    more = set(_needs(entry)) - ({"nvlink"} if entry.get("metric") == "nvlink.errors" else set())
+    more = set(_needs(entry)) - {NEEDED.get(entry.get("metric", ""), "")}
     if more and entry.get("metric") in NEVER:
         says = f"expected a clause about {entry['metric']} to hold on every node, found needs {', '.join(sorted(more))}"
         merged.finding(clause, ("needs",), f"{says}; drop it")

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from pytest_gpuready.parse.yaml_file import nearest, says_something, shown
-from pytest_gpuready.profiles.metrics import MORE_IS_BETTER, UNIFORM, WORDS, Metric
+from pytest_gpuready.profiles.metrics import METRICS, MORE_IS_BETTER, UNIFORM, WORDS, Metric
 
 BOUNDS = ("at_least", "at_most", "equals", "uniform")
 COUNTS = ("", "per TB")
+RATES = ("GB", "MB", "TFLOPS", "TOPS")
 MOST_COUNTED = 1e6
 """An agreed number of events that is higher than this agrees to any number."""
 
@@ -34,6 +35,7 @@ NEVER = (
     "processes.foreign",
     "environment.foreign",
     "gpu.unexpected",
+    *(name for name in METRICS if name.startswith("stress.") and name.endswith(".wrong")),
 )
 """Counts of what a good node never shows: a number above 0 needs its reason."""
 LEAST = {"": 1.0, "C": -20.0}
@@ -44,6 +46,8 @@ LEAST_OF = {
     "pcie.link.generation": 3.0,
     "pcie.slot.generation": 3.0,
     "pcie.link.width": 4.0,
+    "stress.memory.allocated": 50.0,
+    "stress.hbm.share": 50.0,
 }
 """Metric -> the lowest floor that a part which works at all can break: every data-centre GPU has that much."""
 MOST_BELOW_W = 350
@@ -54,6 +58,7 @@ MOST_CEILING = {
     "pcie.h2d.bandwidth": GEN6_X16,
     "pcie.d2h.bandwidth": GEN6_X16,
     "pcie.h2d.concurrent": GEN6_X16,
+    "pcie.d2h.concurrent": GEN6_X16,
     "pcie.bidirectional.bandwidth": 2 * GEN6_X16,
 }
 """Metric -> the highest ceiling that PCIe allows; copies over another link need their reason."""
@@ -81,8 +86,8 @@ def limit_rules(limit: dict[str, Any], clause: dict[str, Any], metric: Metric | 
         _marginal(limit, wrong)
     if "ceiling" in limit:
         _ceiling(limit, MOST_CEILING.get(clause.get("metric", "")), wrong)
-    elif metric and metric.unit in ("GB/s", "MB/s"):
-        wrong((), "expected a ceiling on a bandwidth limit, found none; say what physics allows")
+    elif metric and metric.unit.partition("/")[0] in RATES:
+        wrong((), "expected a ceiling on a limit of a rate, found none; say what physics allows")
 
 
 def source_rules(limit: dict[str, Any], wrong: Wrong) -> None:

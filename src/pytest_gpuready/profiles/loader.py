@@ -158,6 +158,8 @@ def _load(chain: list[YamlFile]) -> Profile:
             clauses=clauses,
             nvlink=head["nvlink"],
             nvswitch=head["nvswitch"],
+            fp8=head["fp8"],
+            fp4=head["fp4"],
             sha256="",
             notes=tuple(one_line(note) for note in head["notes"]),
             dcgm=tuple(_parameter(name, entry) for name, (entry, _) in sorted(merged.dcgm.items())),

@@ -53,7 +53,8 @@ def merge(chain: list[YamlFile]) -> Merged:
     are the child's alone.
     What a clause is about (`SUBJECT`) is said once: its id and sentence stand for that, whoever inherits it.
     """
-    merged = Merged(leaf=chain[-1], head={"nvlink": False, "nvswitch": False, "notes": []}, _chain=chain)
+    head: dict[str, Any] = {"nvlink": False, "nvswitch": False, "fp8": False, "fp4": False, "notes": []}
+    merged = Merged(leaf=chain[-1], head=head, _chain=chain)
     for file in chain:
         parent = str(merged.head.get("profile", "")), tuple(merged.clauses)
         wrong = shape_findings(file, ProfileEntry)

@@ -27,6 +27,20 @@ def _word(says: str) -> Metric:
     return Metric("", "gpu", says, word=True)
 
 
+FORMATS = ("fp64", "tf32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2", "int8", "mxfp8", "fp4")
+"""Number formats of matrix products."""
+
+
+def _products(name: str) -> tuple[tuple[str, Metric], ...]:
+    unit, shown = "TOPS" if name == "int8" else "TFLOPS", name.upper().replace("_", " ")
+    return (
+        (f"stress.{name}.wrong", _gpu(f"Wrong elements of {shown} products.")),
+        (f"stress.{name}.sustained", _gpu(f"{shown} products, median of the second half of the load.", unit)),
+        (f"stress.{name}.per_clock", _gpu(f"The same over the SM clock it ran at, {shown}.", f"{unit}/GHz")),
+        (f"stress.{name}.per_watt", _gpu(f"The same over the board power, {shown}.", f"{unit}/W")),
+    )
+
+
 METRICS: dict[str, Metric] = {
     # what the GPU is
     "gpu.present": _word("Whether the expected GPU is on the PCI bus and answers NVML."),
@@ -84,6 +98,7 @@ METRICS: dict[str, Metric] = {
     "pcie.d2h.bandwidth": _gpu("Copy from the GPU to pinned host memory.", "GB/s"),
     "pcie.bidirectional.bandwidth": _gpu("Both copies at once, both directions together.", "GB/s"),
     "pcie.h2d.concurrent": _gpu("Copy to this GPU while all others copy too.", "GB/s"),
+    "pcie.d2h.concurrent": _gpu("Copy from this GPU while all others copy too.", "GB/s"),
     "pcie.errors.fatal": _gpu("Fatal and non-fatal PCIe errors while data moved."),
     "pcie.replays": _gpu("Replays of the link layer.", "per TB"),
     "pcie.errors.nak": _gpu("NAKs sent and received.", "per TB"),
@@ -114,6 +129,44 @@ METRICS: dict[str, Metric] = {
     "dcgm.nccl_tests": Metric("", "node", "DCGM test nccl_tests.", word=True),
     "dcgm.rist": Metric("", "node", "DCGM test rist.", word=True),
     "dcgm.cpu_eud": Metric("", "node", "DCGM's extended utility diagnostics of the CPU.", word=True),
+    # the built-in engine, one piece of load each
+    "stress.memory.ended": _word("How the load of memory and caches ended."),
+    "stress.memory.allocated": _gpu("Part of the memory that could be taken and written.", "%"),
+    "stress.memory.wrong": _gpu("Words of memory that were not read as written, short patterns."),
+    "stress.cache.l1.wrong": _gpu("Words of the L1 caches that changed."),
+    "stress.cache.l2.wrong": _gpu("Words of the L2 cache that changed."),
+    **{
+        f"stress.hbm.{kernel}": _gpu(f"Bandwidth of the GPU's memory, {says}.", "GB/s")
+        for kernel, says in (
+            ("read", "read"),
+            ("write", "written"),
+            ("copy", "copied, read and written together"),
+            ("triad", "triad, two reads and a write together"),
+        )
+    },
+    "stress.hbm.share": _gpu("The slowest of these kernels, of what memory clock and bus width allow.", "%"),
+    "stress.latency.host": _gpu("One read of pinned host memory that no cache holds.", "ns"),
+    "stress.latency.device": _gpu("One read of the GPU's memory that no cache holds.", "ns"),
+    "stress.gemm.ended": _word("How the load of matrix products ended."),
+    **{metric: entry for name in FORMATS for metric, entry in _products(name)},
+    "stress.gemm.digests": _word("Whether the products of all formats are bit for bit those of the peers."),
+    "stress.gemm.power": _gpu("Board power under the format that draws the most.", "W"),
+    "stress.gemm.reasons": _word("Clock-event reasons beyond the benign ones under matrix products."),
+    "stress.patterns.ended": _word("How the memory patterns ended."),
+    "stress.patterns.wrong": _gpu("Words of memory that were not read as written, all patterns."),
+    "stress.patterns.rate": _gpu("Memory read and written under the slowest pattern.", "GB/s"),
+    "stress.pulse.ended": _word("How the load in pulses ended."),
+    "stress.pulse.wrong": _gpu("Wrong elements of products in pulses."),
+    "stress.pulse.reasons": _word("Clock-event reasons beyond the benign ones under pulses."),
+    "stress.pulse.swing": _gpu("How far the power moves between load and idle in slow pulses.", "W"),
+    "stress.burn.ended": _word("How the burn-in ended."),
+    "stress.burn.wrong": _gpu("Wrong elements of products, and wrong words of memory, in the burn-in."),
+    "stress.burn.reasons": _word("Clock-event reasons beyond the benign ones in the burn-in."),
+    "stress.burn.power": _gpu("Board power in the second half of the burn-in.", "W"),
+    "stress.burn.margin": _gpu("Degrees between the hottest moment of the burn-in and the slowdown temperature.", "C"),
+    "stress.burn.hot": _gpu("Time of the burn-in spent within 5 degrees of the slowdown temperature.", "s"),
+    "stress.burn.clocks": _gpu("Spread of the SM clock in the second half of the burn-in.", "%"),
+    "stress.burn.drift": _gpu("How the temperature moved in the last minute of the burn-in.", "C/min"),
     "copies.together.ended": _word(
         "How copies to all GPUs of the node at once ended, and what the kernel log said then."
     ),
@@ -144,6 +197,9 @@ WORDS: dict[str, tuple[str, ...]] = {
     "clock.event_reasons": ("none but benign",),
     "clock.event_reasons.load": ("none but benign",),
     "copies.together.ended": ("ended, kernel log quiet",),
+    **{name: ("as planned",) for name in METRICS if name.startswith("stress.") and name.endswith(".ended")},
+    **{name: ("none but benign",) for name in METRICS if name.startswith("stress.") and name.endswith(".reasons")},
+    "stress.gemm.digests": ("equal to its peers",),
     "dcgm.ready": ("ready",),
     **{
         name: ("passed",) for name in METRICS if name.startswith("dcgm.") and name not in ("dcgm.ready", "dcgm.plugins")
@@ -175,6 +231,16 @@ MORE_IS_BETTER: frozenset[str] = frozenset(
         "pcie.d2h.bandwidth",
         "pcie.bidirectional.bandwidth",
         "pcie.h2d.concurrent",
+        "pcie.d2h.concurrent",
+        "stress.memory.allocated",
+        "stress.hbm.share",
+        "stress.patterns.rate",
+        "stress.gemm.power",
+        "stress.pulse.swing",
+        "stress.burn.power",
+        "stress.burn.margin",
+        *(name for name in METRICS if name.startswith("stress.hbm.")),
+        *(name for name in METRICS if name.endswith((".sustained", ".per_clock", ".per_watt"))),
     }
 )
 """Metrics of which a part that has nothing at all would keep an upper limit."""

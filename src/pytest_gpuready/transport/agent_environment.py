@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_gpuready.model import Command
-from pytest_gpuready.model.agent_doc import DEADLINE, LEASE, TIED
+from pytest_gpuready.model.agent_words import DEADLINE, LEASE, TIED
 from pytest_gpuready.model.command import PYTHON
 
 

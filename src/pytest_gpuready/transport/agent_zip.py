@@ -50,8 +50,8 @@ def agent_zip() -> AgentZip:
         "pynvml.py": Path(nvml.origin),
     }
     for room in ("agent", "model"):
-        for path in sorted((_PACKAGE / room).glob("*.py")):
-            files[f"pytest_gpuready/{room}/{path.name}"] = path
+        for path in (_PACKAGE / room).rglob("*.py"):
+            files[f"pytest_gpuready/{path.relative_to(_PACKAGE).as_posix()}"] = path
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in sorted(files.items()):

@@ -1,12 +1,13 @@
 """The little of msgspec that the agent needs, in pure Python: it takes its name in the file that is sent to a node.
 
-Structs with keyword fields and defaults, JSON in both directions, decoding by type. What it writes, the real one reads
-on the controller; it is slower, which the few kilobytes of a document do not notice.
+Structs with keyword fields and defaults, JSON in both directions, decoding by type, the same from and to plain objects.
+What it writes, the real one reads on the controller; it is slower, which the few kilobytes of a document do not notice.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import json as _json
 import math
 import types
@@ -16,6 +17,10 @@ from typing import Any
 
 class DecodeError(ValueError):
     """What was to be read is no JSON, or not of the type that was asked for."""
+
+
+class ValidationError(DecodeError):
+    """It is not of the type that was asked for."""
 
 
 class Raw(bytes):
@@ -97,22 +102,53 @@ class json:  # noqa: N801 - msgspec.json is a module
             DecodeError: it is no JSON, or of another type.
         """
         try:
-            value = _json.loads(text)
+            value = _json.loads(text, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
             raise DecodeError(str(error)) from error
         return _as(value, type)
+
+
+def convert(value: Any, type: Any) -> Any:
+    """What was decoded before, as that type.
+
+    Raises:
+        ValidationError: it is of another one.
+    """
+    return _as(value, type)
+
+
+def to_builtins(value: Any) -> Any:
+    """The value in dicts and lists."""
+    if isinstance(value, Struct):
+        return {name: to_builtins(inner) for name, inner in _shown(value).items()}
+    if isinstance(value, dict):
+        return {name: to_builtins(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_builtins(inner) for inner in value]
+    return value
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"JSON is malformed: {word}")
+
+
+def _shown(value: Struct) -> dict[str, Any]:
+    """The fields that are written."""
+    return {
+        name: inner
+        for name, inner in vars(value).items()
+        if not (value._omit and name in value._defaults and inner == value._defaults[name])
+    }
+
+
+_hints = functools.cache(typing.get_type_hints)
 
 
 def _encode(value: Any) -> str:
     if isinstance(value, Raw):
         return value.decode("utf-8")
     if isinstance(value, Struct):
-        shown = {
-            name: inner
-            for name, inner in vars(value).items()
-            if not (value._omit and name in value._defaults and inner == value._defaults[name])
-        }
-        return _encode(shown)
+        return _encode(_shown(value))
     if isinstance(value, dict):
         return "{" + ",".join(f"{_encode(str(name))}:{_encode(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, (list, tuple)):
@@ -143,16 +179,16 @@ def _as(value: Any, wanted: Any) -> Any:  # noqa: PLR0911 - a table: kind of typ
         if len(value) == len(arguments):
             return tuple(_as(inner, each) for inner, each in zip(value, arguments, strict=True))
     if isinstance(wanted, type) and issubclass(wanted, Struct) and isinstance(value, dict):
-        hints = typing.get_type_hints(wanted)
+        hints = _hints(wanted)
         unknown = value.keys() - wanted._fields.keys()
         if unknown:
-            raise DecodeError(f"Object contains unknown field `{min(unknown)}`")
+            raise ValidationError(f"Object contains unknown field `{min(unknown)}`")
         try:
             return wanted(**{name: _as(inner, hints[name]) for name, inner in value.items()})
         except TypeError as error:
-            raise DecodeError(str(error)) from error
+            raise ValidationError(str(error)) from error
     if wanted is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     if isinstance(wanted, type) and type(value) is wanted:
         return value
-    raise DecodeError(f"Expected `{getattr(wanted, '__name__', wanted)}`, got `{type(value).__name__}`")
+    raise ValidationError(f"Expected `{getattr(wanted, '__name__', wanted)}`, got `{type(value).__name__}`")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from pytest_gpuready.model.agent_doc import PROGRESS
+from pytest_gpuready.model.agent_words import PROGRESS
 
 LONGEST = 4096
 """Bytes of a progress line; a longer one is text."""

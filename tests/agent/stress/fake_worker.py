@@ -3,7 +3,8 @@
     fake_worker.py BDF
 
 Words, "NAME" or "NAME@PHASE" (from phase 0 on where there is none): what it does instead of the right thing. A phase
-with repeats lasts until the file UNTIL is there.
+with repeats lasts until the file UNTIL is there. Of a phase with `within` it knows enough after `least_s`, unless it is
+"unsure".
 """
 
 import json
@@ -48,10 +49,13 @@ def hang():
         time.sleep(60)
 
 
-def result(phase, seconds, cut):
-    found = {"seconds": seconds, "cut": cut}
+def result(phase, seconds, line):
+    found = {"seconds": seconds, "cut": "stop" in line, "enough": "enough" in line}
     if phase["kind"] == "gemm":
-        return found | {"format": phase["format"], "sustained_tflops": 700.0, "tflops": [700.0] * 4, "passes": 10}
+        rates = {"sustained_tflops": 700.0, "tflops": [700.0] * 4}
+        return found | rates | {"format": phase["format"], "passes": 10, "checked": 640, "error_count": 0}
+    if phase["kind"] == "latency":
+        return found | {"host_ns": [1190.0] * 5, "device_ns": [350.0] * 5, "steps": 1}
     return found | {"kernel": phase["kernel"], "gb_per_s": [4200.0]}
 
 
@@ -112,14 +116,17 @@ def main(bdf):
             say({"failed": number, "problem": "CUDA_ERROR_OUT_OF_MEMORY"})
             continue
         say({"said": number, "t": time.monotonic() - begin, "tflops": 700.0})
+        if phase.get("within") and behaviour != "unsure":
+            time.sleep(phase["least_s"])
+            say({"said": number, "t": time.monotonic() - begin, "enough": True})
         stopped = lines.next(max(0.0, begin + lasts - time.monotonic()))
         while phase.get("repeats") and not stopped and not Path(os.environ["UNTIL"]).exists():
             stopped = lines.next(0.01)
         if stopped and word == "stay":
             hang()
         took = time.monotonic() - begin
-        say({"done": number, "result": result(phase, took, bool(stopped))})
-        if stopped:
+        say({"done": number, "result": result(phase, took, stopped or {})})
+        if stopped and "stop" in stopped:
             return
 
 

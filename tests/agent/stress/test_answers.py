@@ -11,7 +11,8 @@ from pytest_gpuready.model.stress_doc import GemmResult, Phase, ResultFault
 
 AT = 1000.0
 GEMM = Asked(number=2, phase=Phase(kind="gemm", format="bf16", seconds=10.0), at=AT)
-GOOD = {"seconds": 10.0, "format": "bf16", "sustained_tflops": 670.0, "tflops": [680.0, 670.0]}
+COUNTED = {"passes": 10, "checked": 640, "error_count": 0}
+GOOD = {"seconds": 10.0, "format": "bf16", "sustained_tflops": 670.0, "tflops": [680.0, 670.0], **COUNTED}
 
 
 def said(**changed: object) -> dict[str, object]:
@@ -30,6 +31,36 @@ def test_a_result_is_taken_as_what_it_is() -> None:
 def test_a_load_that_was_ended_may_be_short() -> None:
     """A result that says it was cut counts as far as it came."""
     assert answers.result(said(cut=True, seconds=1.0), GEMM, AT + 1.1).seconds == 1.0
+
+
+ADAPTIVE = Phase(kind="gemm", format="bf16", seconds=60.0, within=0.01, least_s=5.0)
+
+
+def test_a_load_may_be_short_where_it_was_dismissed() -> None:
+    """ "enough" counts where we said so, and not before the least time; nobody ends by itself."""
+    told = Asked(number=2, phase=ADAPTIVE, at=AT, enough=True)
+    short = said(enough=True, seconds=6.0)
+    assert answers.result(short, told, AT + 6.1).enough
+    assert answers.result(said(seconds=60.0), told, AT + 60.1).seconds == 60.0
+    wrong = [
+        (Asked(number=2, phase=ADAPTIVE, at=AT), short, 6.1, "expected 60 s of load, found its end as if it had"),
+        (told, said(seconds=6.0), 6.1, "expected 60 s of load, found its end after 6.0 s"),
+        (told, said(enough=True, seconds=1.0), 6.1, "expected 5 s of load, found its end after 1.0 s"),
+    ]
+    for asked, line, now, says in wrong:
+        with pytest.raises(WrongError) as error:
+            answers.result(line, asked, AT + now)
+        assert says in str(error.value)
+
+
+def test_who_knows_enough_says_so_in_its_time() -> None:
+    """Not before the least time, not of a phase that cannot end early, and in no other word than true."""
+    asked = Asked(number=2, phase=ADAPTIVE, at=AT)
+    assert answers.progress({"said": 2, "t": 5.5, "enough": True}, asked, AT + 5.6)
+    assert not answers.progress({"said": 2, "t": 5.5}, asked, AT + 5.6)
+    for one, t, word in ((asked, 4.0, True), (asked, 5.5, 1), (asked, 5.5, False), (GEMM, 5.5, True)):
+        with pytest.raises(WrongError, match="found that it knows enough"):
+            answers.progress({"said": 2, "t": t, "enough": word}, one, AT + t)
 
 
 @pytest.mark.parametrize(

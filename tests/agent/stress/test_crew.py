@@ -22,8 +22,10 @@ from pytest_gpuready.agent.stress import crew as crew_module
 from pytest_gpuready.agent.stress import hand
 from pytest_gpuready.agent.stress.crew import Crew, stress
 from pytest_gpuready.model import stress_doc
-from pytest_gpuready.model.agent_doc import PROGRESS, TIED, Envelope
+from pytest_gpuready.model.agent_doc import Envelope
+from pytest_gpuready.model.agent_words import PROGRESS, TIED
 from pytest_gpuready.model.stress_doc import Phase, Plan, StressDoc, StressGpu
+from pytest_gpuready.transport.agent_zip import agent_zip
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[2] / "src"
@@ -195,6 +197,41 @@ def test_what_the_watch_sees_decides(node: Node, tmp_path: Path, monkeypatch: py
     assert seen.counted == {"ecc_corrected_volatile": 7}
 
 
+def test_a_phase_ends_when_all_know_enough(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All GPUs stay under load until the last of them knows; one that dies is not waited for, one that is never sure
+    keeps all of them for the whole time."""
+    node(3)
+    monkeypatch.setenv("BEHAVE", json.dumps({bdf(1): "die@1", bdf(2): "unsure@2"}))
+    short = Phase(kind="gemm", format="bf16", seconds=30.0, within=0.01, least_s=0.1)
+    whole = Phase(kind="gemm", format="bf16", seconds=0.4, within=0.01, least_s=0.1)
+    copies = Phase(kind="hbm", kernel="copy", seconds=0.4, within=0.01, least_s=0.1)
+    document = Crew(Plan(phases=[short, short, whole, copies], lead_s=0.05, sample_s=1.0), (), worker=WORKER).run()
+    found = gpus(document)
+    for at in (0, 2):
+        one = found[bdf(at)]
+        assert [phase.problem for phase in one.phases] == [""] * 4
+        assert [phase.result and phase.result.enough for phase in one.phases[:2]] == [True, True]
+        assert not any(phase.result is None or phase.result.cut for phase in one.phases)
+    assert found[bdf(1)].phases[0].gemm is not None
+    assert "in the middle of the phase: signal SIGKILL" in found[bdf(1)].problem
+    lasted = [window.end - window.begin for window in document.windows]
+    assert all(0.1 <= one < 20 for one in lasted[:2])
+    assert lasted[2:] == [pytest.approx(0.4, abs=0.002)] * 2
+    loads = [phase.result.seconds for one in (found[bdf(0)], found[bdf(2)]) for phase in one.phases if phase.result]
+    assert min(loads[0], loads[4]) >= lasted[0] - 0.002
+
+
+def test_a_latency_comes_through(node: Node) -> None:
+    """What a worker says of a phase of kind "latency" stands in the document as its result, on every GPU."""
+    node(2)
+    document = Crew(Plan(phases=[Phase(kind="latency", limit_s=20.0)], lead_s=0.05), (), worker=WORKER).run()
+    for gpu in document.gpus:
+        found = gpu.phases[0].latency
+        assert found is not None
+        assert (found.host_ns, found.device_ns, found.cut) == ([1190.0] * 5, [350.0] * 5, False)
+        assert gpu.phases[0].result is found
+
+
 # --- the end of it ----------------------------------------------------------------------------------------------------
 
 
@@ -268,6 +305,37 @@ def test_what_is_known_is_printed_when_the_controller_dies(
     assert first.phases[0].problem == "told to end"
     assert "of being told, found none: it hangs" in second.problem
     assert not any(alive(pid) for pid in workers)
+
+
+def test_it_runs_from_the_file_that_is_sent_to_a_node(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Python without any package: the crew drives workers, and a real worker starts and says what it lacks. What
+    comes is what the real msgspec reads; the file need be on no path of the children."""
+    node(2)
+    path = tmp_path / "agent.zip"
+    path.write_bytes(agent_zip().data)
+    monkeypatch.delenv("PYTHONPATH")
+    monkeypatch.setenv("BEHAVE", json.dumps({bdf(1): "garbage"}))
+    plan = msgspec.json.encode(Plan(phases=[GEMM, HBM], lead_s=0.05, sample_s=0.02)).decode()
+
+    def run(script: str) -> StressDoc:
+        words = [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(path)!r})\n{script}", "stress", plan]
+        done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=True)
+        envelope = msgspec.json.decode(done.stdout, type=Envelope)
+        return msgspec.json.decode(envelope.data, type=StressDoc)
+
+    healthy, lying = run(AGENT).gpus
+    assert [phase.problem for phase in healthy.phases] == ["", ""]
+    assert healthy.phases[0].gemm is not None
+    assert healthy.phases[0].gemm.sustained_tflops == 700.0
+    assert healthy.phases[0].seen is not None
+    assert "expected lines of JSON, found 'Segmentation fault" in lying.problem
+    bare = "from pytest_gpuready.agent import __main__ as agent; sys.exit(agent.main(sys.argv[1:]))"
+    lacking = run(bare)
+    assert lacking.problem.startswith("expected the package cuda-bindings, found: ")
+    assert "pip install 'pytest-gpuready[cuda13]'" in lacking.problem
+    assert {gpu.problem for gpu in lacking.gpus} == {lacking.problem}
 
 
 def test_nothing_outlives_a_crew_that_is_killed(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_gpuready.agent.cuda_driver import CudaError
-from pytest_gpuready.agent.stress.cublas import OFFERS, Multiplication, _Heuristic
+from pytest_gpuready.agent.stress.cublas import CONFIG, OFFERS, Multiplication, _Heuristic
 from pytest_gpuready.agent.stress.formats import FORMATS
 
 
@@ -20,7 +20,7 @@ class Library:
 
     def __init__(self, offers: int, broken: tuple[int, ...] = ()) -> None:
         self.offers, self.broken = offers, broken
-        self.chosen: dict[tuple[str, tuple[int, int, int]], bytes] = {}
+        self.chosen: dict[tuple[str, tuple[int, int, int]], str] = {}
         self.ran = -1
         self.products = 0
 
@@ -29,12 +29,16 @@ class Library:
             found = (_Heuristic * OFFERS).from_address(arguments[-2])
             for place in range(self.offers):
                 found[place].algorithm[0] = 100 + place
+                found[place].algorithm[7] = self.products  # as if nobody had written it
             ctypes.c_int.from_address(arguments[-1]).value = self.offers
         if name == "matmul":
             self.ran = _Heuristic.from_address(arguments[12]).algorithm[0] - 100
             self.products += 1
             if self.ran in self.broken:
                 raise CudaError("cublasLt matmul: expected success, found NOT_SUPPORTED")
+        if name == "matmul_algo_config_get_attribute" and arguments[1] == CONFIG["id"]:
+            number = _Heuristic.from_address(arguments[0]).algorithm[0]
+            ctypes.c_uint32.from_address(arguments[2]).value = number
         return 7
 
 
@@ -93,3 +97,19 @@ def test_none_is_an_error() -> None:
     """A library without an algorithm is named, with format and shape."""
     with pytest.raises(CudaError, match="expected an algorithm for bf16"):
         chosen(Library(0), lambda p, n: 0.003)
+
+
+def test_the_first_offer_is_used_while_it_is_asked_for() -> None:
+    """Whatever was chosen: its products and its name are those of the first, and the choice is as it was after it."""
+    library = Library(8)
+    gpu = type("G", (), {"stream": 3})()
+    made = Multiplication(library, gpu, FORMATS["bf16"], (512, 512, 512), a=1, b=2, d=3, space=4)  # type: ignore[arg-type]
+    made.choose(lambda work, times: (work(), 0.0025 if library.ran == 5 else 0.003)[1])
+    own = made.algorithm
+    assert not made.took_first
+    with made.first_offer():
+        made.run()
+        assert library.ran == 0
+        assert made.algorithm != own
+    made.run()
+    assert (library.ran, made.algorithm, made.took_first) == (5, own, False)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pytest_gpuready.agent.stress import flow
-from pytest_gpuready.agent.stress.flow import Flow, keep_busy
+from pytest_gpuready.agent.stress.flow import Flow, keep_busy, knows_enough
+from pytest_gpuready.model.stress_doc import Phase
 
 
 class FakeGpu:
@@ -42,6 +43,8 @@ class Beat:
     """Stops after so many looks at `stopped`."""
 
     process_s = 0.0
+    dismissed = False
+    knew = 0
 
     def __init__(self, looks: int = 10**9) -> None:
         self._looks = looks
@@ -54,6 +57,9 @@ class Beat:
 
     def start(self) -> float:
         return 0.0
+
+    def knows_enough(self) -> None:
+        self.knew += 1
 
     def say(self, **numbers: Any) -> None:
         self.said.append(numbers)
@@ -91,6 +97,41 @@ def test_a_stop_leaves_little_in_the_queue(gpu: FakeGpu) -> None:
     assert done.cut
     assert done.passes == gpu.passes
     assert flow.AHEAD_S + 2 * flow.BATCH_S < 0.5
+
+
+def test_it_goes_on_until_all_know_enough(gpu: FakeGpu) -> None:
+    """It says once that it knows enough, keeps its GPU busy, and ends soon after it is dismissed, not cut."""
+
+    class Dismissed(Beat):
+        @property
+        def dismissed(self) -> bool:
+            return self.knew > 0 and gpu.now > 20.0
+
+    beat = Dismissed()
+    phase = Phase(kind="gemm", seconds=1000.0, within=0.01, least_s=5.0)
+    done = keep_busy(
+        gpu,
+        gpu.work,
+        seconds=1000.0,
+        pass_s=0.003,
+        beat=beat,
+        enough=lambda flow: knows_enough(phase, flow.seconds, flow.windows(1.0)),
+    )
+    assert beat.knew == 1
+    assert (done.dismissed, done.cut) == (True, False)
+    assert 20.0 <= done.seconds < 21.0
+    assert gpu.idle_s == 0
+
+
+def test_who_has_not_the_time_or_not_the_certainty_does_not_know() -> None:
+    """The least time and the width both count, over the second half; without `within` nobody ever knows."""
+    rates = [500.0] * 20 + [700.0, 701.0] * 10
+    phase = Phase(kind="gemm", seconds=60.0, within=0.01, least_s=5.0)
+    assert knows_enough(phase, 5.0, rates)
+    assert not knows_enough(phase, 4.9, rates)
+    assert not knows_enough(phase, 9.0, rates[:14])
+    assert not knows_enough(phase, 9.0, [*rates, *[500.0, 900.0] * 10])
+    assert not knows_enough(Phase(kind="gemm", seconds=60.0), 9.0, rates)
 
 
 def test_a_gpu_that_hangs_is_given_up(gpu: FakeGpu) -> None:

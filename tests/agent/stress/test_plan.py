@@ -34,6 +34,12 @@ def test_a_plan_is_read_with_its_gpus() -> None:
         ([f'{{"phases":[{GEMM}],"share":1}}'], "expected a share of the memory between 0 and 1, found 1"),
         ([f'{{"phases":[{GEMM}],"sample_s":0}}'], "expected a sample_s of at least 0.01, found 0"),
         ([f'{{"phases":[{GEMM}],"seed":{10**30}}}'], "expected seed from 0 on, found 1000"),
+        (
+            ['{"phases":[{"kind":"hbm","within":0.01}]}'],
+            "expected within of a phase of kind gemm or hbm that has seconds",
+        ),
+        (['{"phases":[{"kind":"burn","seconds":9,"within":0.01}]}'], "found it of phase 0"),
+        (['{"phases":[{"kind":"hbm","seconds":1,"least_s":-1}]}'], "expected least_s of phase 0 from 0 on, found -1"),
         (['{"phases":[{"kind":"hbm","size_bytes":-1}]}'], "expected size_bytes of phase 0 from 0 on, found -1"),
         ([f'{{"phases":[{GEMM}],"speed":1}}'], "found Object contains unknown field `speed`"),
         ([f'{{"phases":[{GEMM}]}}', "--help"], "expected bus addresses such as 0000:19:00.0 behind the plan"),

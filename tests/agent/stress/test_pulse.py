@@ -73,7 +73,7 @@ class FakePrepared:
         self._machine.compared += 1
 
     def result(self, flow: Flow) -> GemmResult:
-        return GemmResult(error_count=0)
+        return GemmResult(passes=0, checked=0, error_count=0)
 
 
 class Beat:

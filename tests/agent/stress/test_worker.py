@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from pytest_gpuready.agent.cuda_driver import CudaError
 from pytest_gpuready.agent.stress import orders
 from pytest_gpuready.agent.stress.orders import Orders, Out
 from pytest_gpuready.agent.stress.worker import idle, serve
-from pytest_gpuready.model.stress_doc import IdleResult, Phase, Ready, Work, decode_result
+from pytest_gpuready.model.stress_doc import GemmResult, IdleResult, Phase, Ready, ResultFault, Work, decode_result
 
 BDF = "0000:19:00.0"
 SOURCES = Path(__file__).parents[3] / "src"
@@ -73,14 +74,14 @@ def test_a_phase_is_answered_in_the_words_of_the_protocol() -> None:
 
 
 def test_a_fault_costs_its_own_phase_alone() -> None:
-    """A CUDA error, a defect of ours and a number that is none become "failed" in one line; the next phase runs."""
+    """A CUDA error, a defect of ours and a result that is none become "failed" in one line; the next phase runs."""
 
     def phases(phase: Phase, beat: Any) -> Any:
         if phase.kind == "gemm":
             raise CudaError("a kernel: expected CUDA_SUCCESS, found CUDA_ERROR_ECC_UNCORRECTABLE (214)")
         if phase.kind == "pulse":
             raise ZeroDivisionError("two\nlines")
-        return IdleResult(seconds=float("nan") if phase.kind == "hbm" else 0.0)
+        return {"what": object()} if phase.kind == "hbm" else IdleResult()
 
     begin = [{"begin": number, "at": 0} for number in range(4)]
     _, said = talk(["gemm", "pulse", "hbm", "idle"], begin, phases)
@@ -89,8 +90,21 @@ def test_a_fault_costs_its_own_phase_alone() -> None:
     assert "gemm: a kernel" in problems[0]
     assert "CUDA_ERROR_ECC_UNCORRECTABLE" in problems[0]
     assert "ZeroDivisionError: two lines" in problems[1]
-    assert "ValueError" in problems[2]
+    assert "hbm: expected a result, found" in problems[2]
     assert "result" in said[4]
+
+
+def test_a_number_that_is_none_costs_no_errors() -> None:
+    """Rates that are infinite or no numbers are left out and noted; what was found, and where, is reported."""
+    fault = ResultFault(pass_number=-1, row=1, col=2, tile=0, bit=0, expected="1", found="nan")
+    wrong = GemmResult(
+        passes=1, checked=1, tflops=[1.0, math.nan, math.inf], cv=math.nan, error_count=1, errors=[fault]
+    )
+    _, said = talk(["gemm"], [{"begin": 0, "at": 0}], lambda phase, beat: wrong)
+    found = decode_result("gemm", json.dumps(said[1]["result"]).encode())
+    assert isinstance(found, GemmResult)
+    assert (found.tflops, found.cv, found.error_count, found.errors) == ([1.0], 0.0, 1, [fault])
+    assert found.notes == ["3 numbers were infinite or none, and left out"]
 
 
 def test_what_it_cannot_begin_with_is_a_problem() -> None:
@@ -159,3 +173,39 @@ def test_the_real_process_without_a_gpu_says_so() -> None:
     assert done.returncode == 1
     (line,) = done.stdout.splitlines()
     assert "expected" in json.loads(line)["problem"]
+
+
+def test_who_knows_enough_says_so_once_and_is_dismissed_by_number() -> None:
+    """At once, not once a second; the word for another phase is none for this one."""
+    read, write = os.pipe()
+    out = io.BytesIO()
+    seen: list[bool] = []
+
+    def phases(phase: Phase, beat: Any) -> Any:
+        beat.knows_enough()
+        beat.knows_enough()
+        for number in (7, 0):
+            os.write(write, json.dumps({"enough": number}).encode() + b"\n")
+            give_up = time.monotonic() + 10
+            while given.enough != number and time.monotonic() < give_up:
+                time.sleep(0.001)
+            seen.append(beat.dismissed)
+        return IdleResult()
+
+    with os.fdopen(read, "rb") as stdin:
+        given = Orders(stdin, lambda: None)
+        work = msgspec.to_builtins(Work(phases=[Phase(kind="idle")]))
+        os.write(write, json.dumps({"work": work}).encode() + b'\n{"begin":0,"at":0}\n')
+        stop = threading.Thread(target=lambda: (until_said(out), os.close(write)))
+        stop.start()
+        serve(BDF, given, Out(out), lambda bdf: FakeEngine(bdf, phases))
+        stop.join()
+    assert seen == [False, True]
+    assert [line.get("enough") for line in map(json.loads, out.getvalue().splitlines()) if "said" in line] == [True]
+
+
+def until_said(out: io.BytesIO) -> None:
+    """Wait for the end of a phase."""
+    give_up = time.monotonic() + 20
+    while b'"done"' not in out.getvalue() and time.monotonic() < give_up:
+        time.sleep(0.005)

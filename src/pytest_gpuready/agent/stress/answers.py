@@ -41,6 +41,8 @@ class Asked:
     number: int
     phase: Phase
     at: float
+    enough: bool = False
+    """It was told that it may end."""
 
 
 class WrongError(Exception):
@@ -74,8 +76,13 @@ def ready(said: Any, bdf: str) -> Ready:
     return found
 
 
-def progress(line: dict[str, Any], asked: Asked | None, now: float) -> None:
-    """Something that is said while a phase runs. Raises WrongError."""
+def lasts(phase: Phase) -> bool:
+    """True for a phase that goes on for its seconds, unless it was told that it may end."""
+    return phase.kind in LASTING or phase.within > 0
+
+
+def progress(line: dict[str, Any], asked: Asked | None, now: float) -> bool:
+    """Something that is said while a phase runs; True where it says that this GPU knows enough. Raises WrongError."""
     if asked is None or line["said"] != asked.number:
         raise WrongError(f"expected words about {_told(asked)}, found some about phase {plain(repr(line['said']))}")
     t = line.get("t")
@@ -84,6 +91,11 @@ def progress(line: dict[str, Any], asked: Asked | None, now: float) -> None:
     if not now - asked.at - BEHIND_S <= t <= now - asked.at + DRIFT_S:
         raise WrongError(f"expected its clock at {now - asked.at:.1f} s of {_told(asked)}, found {t:.1f} s")
     _numbers({name: value for name, value in line.items() if name != "t"}, "what it said")
+    if "enough" not in line:
+        return False
+    if line["enough"] is not True or not asked.phase.within or t < asked.phase.least_s:
+        raise WrongError(f"expected {_told(asked)} to go on, found that it knows enough after {t:.1f} s")
+    return True
 
 
 def result(line: dict[str, Any], asked: Asked | None, now: float) -> Result:
@@ -111,10 +123,13 @@ def result(line: dict[str, Any], asked: Asked | None, now: float) -> Result:
             raise WrongError(f"expected the result of {name} {wanted}, found that of {plain(getattr(found, name))}")
     if found.seconds > since + DRIFT_S:
         raise WrongError(f"expected at most {since:.1f} s of load by now, found {found.seconds:.1f} s")
+    if found.enough and not asked.enough:
+        raise WrongError(f"expected {phase.seconds:g} s of load, found its end as if it had been told to")
+    asked_s = phase.least_s if found.enough else phase.seconds
     # A last period of a pulse that would not fit is not begun.
-    least = phase.seconds - phase.period_s - min(EARLY_S, EARLY * phase.seconds)
-    if phase.kind in LASTING and not found.cut and min(since, found.seconds) < least:
-        raise WrongError(f"expected {phase.seconds:g} s of load, found its end after {min(since, found.seconds):.1f} s")
+    least = asked_s - phase.period_s - min(EARLY_S, EARLY * asked_s)
+    if lasts(phase) and not found.cut and min(since, found.seconds) < least:
+        raise WrongError(f"expected {asked_s:g} s of load, found its end after {min(since, found.seconds):.1f} s")
     if found.late_s > LATE_S:
         raise LateError(f"expected the load to begin with the others, found it {found.late_s:.1f} s late")
     return found

@@ -21,7 +21,7 @@ from pytest_gpuready.agent.cuda_driver import CudaError
 from pytest_gpuready.agent.stress import figures, kernels_memory
 from pytest_gpuready.agent.stress.check import REPORT, Report
 from pytest_gpuready.agent.stress.device import is_out_of_memory
-from pytest_gpuready.agent.stress.flow import Beat
+from pytest_gpuready.agent.stress.flow import Beat, knows_enough
 from pytest_gpuready.agent.stress.kernels_memory import PIECE
 from pytest_gpuready.agent.stress.memory import memory_fault
 from pytest_gpuready.model.stress_doc import CacheResult, HbmResult, Phase
@@ -82,18 +82,25 @@ def _hbm(gpu: Any, phase: Phase, beat: Beat, *, kernel: str, held: list[int], si
     late_s = beat.start()
     begun = time.monotonic()
     rates: list[float] = []
-    wanted = phase.repeats or REPEATS
-    while not beat.stopped and (len(rates) < wanted or time.monotonic() - begun < phase.seconds):
+    wanted = 1 if phase.within else phase.repeats or REPEATS
+    done = dismissed = False
+    while not (done or dismissed or beat.stopped):
         rates.append(size * ARRAYS[kernel] / gpu.seconds_of(way, count) / 1e9)
         beat.say(gb_per_s=rates[-1])
+        seconds = time.monotonic() - begun
+        done, dismissed = len(rates) >= wanted and seconds >= phase.seconds, beat.dismissed
+        if knows_enough(phase, seconds, rates):
+            beat.knows_enough()
     return HbmResult(
         seconds=time.monotonic() - begun,
         late_s=late_s,
-        cut=len(rates) < wanted,
+        cut=not done and not dismissed,
+        enough=dismissed and not done,
         notes=notes,
         kernel=kernel,
         gb_per_s=rates,
         cv=figures.cv(rates) or 0.0,
+        half_width=figures.half_width(figures.second_half(rates)),
         size_bytes=size,
     )
 

@@ -155,6 +155,10 @@ class _Within:
         return self._beat.stopped
 
     @property
+    def dismissed(self) -> bool:
+        return False
+
+    @property
     def process_s(self) -> float:
         return self._beat.process_s
 
@@ -163,3 +167,6 @@ class _Within:
 
     def say(self, **numbers: float | int | str) -> None:
         self._beat.say(**numbers)
+
+    def knows_enough(self) -> None:
+        """A part of a phase decides nothing."""

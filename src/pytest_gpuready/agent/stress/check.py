@@ -13,7 +13,8 @@ The reference (`Reference`) looks at the first result in two ways, neither of wh
   `RECOMPUTE_S` allows, which on GPUs with FP64 units is all of them.
 
 Both limits come from the error analysis in `formats`. `max_residual` is the largest error as a part of its own limit,
-so the limit is 1; INT8 has the limit 0 and no error. What lies below the limits cannot be seen by any reference: one
+so the limit is 1; INT8 has the limit 0 and no error. An element that is infinite or no number at all is an error with
+the residual `BOUNDLESS`. What lies below the limits cannot be seen by any reference: one
 element of a BF16 product that is always wrong by less than 4 % of S, of an FP8 product by less than half of S. On one
 H200 healthy first results came to 0.04 to 0.48 of the limit of a row and to 0 to 0.22 of that of an element.
 """
@@ -41,6 +42,8 @@ TILE_SHOWN = 128
 ENTRY = struct.Struct("<QQQQ")
 HEAD = struct.Struct("<QQdQ")
 REPORT = HEAD.size + MOST_ERRORS * ENTRY.size
+BOUNDLESS = 1e300
+"""Stands for a residual that is infinite or no number: JSON has neither. The kernels know it, too."""
 COLUMNS = 64
 """Columns that one thread of a Freivalds product adds up."""
 
@@ -49,7 +52,8 @@ class Report:
     """What kernels noted: how many errors, the worst residual, and the first errors with their places."""
 
     def __init__(self, data: bytes) -> None:
-        self.count, kept, self.worst, _ = HEAD.unpack_from(data)
+        self.count, kept, worst, _ = HEAD.unpack_from(data)
+        self.worst: float = worst if worst < BOUNDLESS else BOUNDLESS  # also where it is no number
         places = range(min(kept, MOST_ERRORS))
         self.entries: list[tuple[int, int, int, int]] = [
             ENTRY.unpack_from(data, HEAD.size + place * ENTRY.size) for place in places
@@ -161,8 +165,8 @@ def look_at_first(
     tiles = (m // TILE) * (n // TILE)
     part = "all" if done == tiles else f"{done} of {tiles}"
     note = (
-        f"reference: rows {by_row.worst:.3f} of their limit (Freivalds, {VECTORS} vectors), elements "
-        f"{by_element.worst:.3f} of theirs ({part} tiles of {TILE} x {TILE} recomputed in FP64)"
+        f"reference: rows {by_row.worst:.3g} of their limit (Freivalds, {VECTORS} vectors), elements "
+        f"{by_element.worst:.3g} of theirs ({part} tiles of {TILE} x {TILE} recomputed in FP64)"
     )
     kind = "freivalds+recomputed" if done else "freivalds"
     worst = max(by_row.worst, by_element.worst)

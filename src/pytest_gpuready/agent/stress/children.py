@@ -12,9 +12,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 KILL_S = 1.0
+PLACE = Path(__file__).parents[3]
+"""Where our own package lies."""
 
 # In between, and gone before the child's own code runs: what is set here outlives exec, and a fork in a process with
 # threads (we have some) must not run Python. Who was orphaned before the call learns it from its parent's number.
@@ -32,11 +35,15 @@ def start(words: Sequence[str], *, stderr: int = subprocess.PIPE) -> subprocess.
     Raises:
         OSError: it could not be started.
     """
+    environment = dict(os.environ)
+    if not PLACE.is_dir():  # a file that was sent here: what is in it may be on no path of the child
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PLACE), environment.get("PYTHONPATH"))))
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
+        env=environment,
         start_new_session=True,
     )
 

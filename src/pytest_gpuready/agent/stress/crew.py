@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import IO
 
 from pytest_gpuready.agent.stress import plan as plans
-from pytest_gpuready.agent.stress.answers import LASTING
+from pytest_gpuready.agent.stress.answers import lasts
 from pytest_gpuready.agent.stress.children import KILL_S
 from pytest_gpuready.agent.stress.cooldown import CoolDown
 from pytest_gpuready.agent.stress.gate import refusal
@@ -86,6 +86,7 @@ class Crew:
             if not problem:
                 first = self._guard.mark()
                 self._muster()
+                problem = self._nobody()
                 for at, phase in enumerate(self._plan.phases):
                     if self._told or not any(member.usable for member in self._members.values()):
                         break
@@ -137,6 +138,11 @@ class Crew:
             hand.give(place, self._plan.ready_s)
         self._turn_until(self._idle, self._plan.ready_s + 1)
 
+    def _nobody(self) -> str:
+        """Why no worker could be made ready, where it is the same for all of them; else ""."""
+        whys = {"" if member.usable else member.lost for member in self._members.values()}
+        return whys.pop() if len(whys) == 1 else ""
+
     # --- phases -----------------------------------------------------------------------------------------------------
 
     def _load(self, at: int, phase: Phase) -> None:
@@ -149,11 +155,17 @@ class Crew:
         self._telling.phase(plans.name(phase))
         for member in self._members.values():
             member.begin(at, phase, number, begin)
-        self._turn_until(self._idle, self._plan.lead_s + plans.longest_s(phase) + STOP_S + 1)
+        patience_s = self._plan.lead_s + plans.longest_s(phase) + STOP_S + 1
+        self._turn_until(lambda: self._idle() or self._all_know(), patience_s)
         now = time.monotonic()
+        if self._all_know() and not self._idle():
+            # They were under load together until now, also those that had known enough before.
+            for member in self._members.values():
+                member.enough()
+            self._turn_until(self._idle, phase.grace_s + STOP_S + 1)
         late = {bdf: late for bdf, member in self._members.items() if (late := member.late_s) is not None}
         first, last = min(late.values(), default=0.0), max(late.values(), default=0.0)
-        if phase.kind in LASTING:
+        if lasts(phase):
             end = min(now, begin + first + phase.seconds)
         else:
             done = max(member.done_at for member in self._members.values())
@@ -232,6 +244,10 @@ class Crew:
 
     def _idle(self) -> bool:
         return not any(member.busy for member in self._members.values())
+
+    def _all_know(self) -> bool:
+        """True where nobody who is under load needs more of it for the sake of a rate."""
+        return all(member.knows for member in self._members.values() if member.busy)
 
     def _sampled(self, row: Row) -> None:
         if row.bdf in self._members:

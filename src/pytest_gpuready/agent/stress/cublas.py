@@ -2,21 +2,21 @@
 
 The first eight algorithms that the heuristics offer are timed, warm, twice two products; the heuristics' own first
 choice stays unless another one is faster by more than `WORTH`, and what was chosen stays for all phases of the process.
-Equal GPUs may choose differently all the same: results are comparable where `algorithm` is the same text. Algorithms
-that split K are not asked for: they would add in an order of their own.
+Equal GPUs may choose differently all the same: results are comparable where `algorithm` is the same text. The first
+offer is the same on equal chips with the same library, and one product with it (`first_offer`) is comparable always.
+Algorithms that split K are not asked for: they would add in an order of their own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from pytest_gpuready.agent.cuda_driver import CudaError
-from pytest_gpuready.agent.stress.device import INSTALL
+from pytest_gpuready.agent.cuda_driver import CudaError, install
+from pytest_gpuready.agent.stress.device import is_absent
 from pytest_gpuready.agent.stress.formats import COMPUTE_32I, R_64F, Format
 
 OFFERS = 8
@@ -33,7 +33,8 @@ TRANSPOSED = 1
 TRANSA, A_SCALE_POINTER, B_SCALE_POINTER, FAST_ACCUM, A_SCALE_MODE, B_SCALE_MODE = 3, 17, 18, 25, 31, 32
 MAX_WORKSPACE_BYTES, REDUCTION_SCHEME_MASK = 1, 3
 # cublasLtMatmulAlgoConfigAttributes_t
-CONFIG = {"id": 0, "tile": 1, "split": 2, "swizzle": 4, "custom": 5, "stages": 6, "inner": 7, "cluster": 8}
+CONFIG = {"id": 0, "tile": 1, "split": 2, "reduction": 3, "swizzle": 4, "custom": 5, "stages": 6}
+CONFIG |= {"inner": 7, "cluster": 8}
 SHORT = ("inner", "cluster")
 """Attributes of 16 bits."""
 
@@ -57,9 +58,9 @@ class Cublas:
         try:
             self._lt = importlib.import_module("nvmath.bindings.cublasLt")
         except ImportError as error:
-            raise CudaError(f"expected the package nvmath-python, found: {error}; {INSTALL}") from error
-        self.chosen: dict[tuple[str, tuple[int, int, int]], bytes] = {}
-        """Format and shape -> the algorithm that was chosen."""
+            raise CudaError(f"expected the package nvmath-python, found: {error}; {install()}") from error
+        self.chosen: dict[tuple[str, tuple[int, int, int]], str] = {}
+        """Format and shape -> the name of the algorithm that was chosen."""
         self._handle = self.call("create")
         number = int(self.call("get_version"))
         self.version = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
@@ -73,6 +74,8 @@ class Cublas:
             return getattr(self._lt, name)(*arguments)
         except Exception as error:  # the bindings' own types: cuBLASLtError, and RuntimeError for a missing library
             said = " ".join(str(error).split())[:200]
+            if is_absent(error):
+                raise CudaError(f"expected cuBLAS to multiply with, found: {said[:160]}; {install()}") from error
             raise CudaError(f"cublasLt {name}: expected success, found {type(error).__name__}: {said}") from error
 
     @property
@@ -154,9 +157,9 @@ class Multiplication:
             raise CudaError(f"expected an algorithm for {self._form.name} {self._shape}, found none in this cuBLAS")
         key = (self._form.name, self._shape)
         if key in self._lt.chosen:  # the same one for every phase of this process
+            names = [self._name(place) for place in range(len(self._offers))]
             kept = self._lt.chosen[key]
-            same = [place for place, one in enumerate(self._offers) if bytes(one.algorithm) == kept]
-            self._chosen = same[0] if same else 0
+            self._chosen = names.index(kept) if kept in names else 0
             self.pass_s = seconds_of(self.run, TIMED)
             return
         once = seconds_of(self.run, 1)
@@ -166,7 +169,7 @@ class Multiplication:
             times = self._time(seconds_of, times)
         best = min(range(len(times)), key=times.__getitem__)
         self._chosen = best if times[best] < times[0] * (1 - WORTH) else 0
-        self._lt.chosen[key] = bytes(self._offers[self._chosen].algorithm)
+        self._lt.chosen[key] = self.algorithm
         self.pass_s = times[self._chosen]
         self.timed = times
 
@@ -202,9 +205,29 @@ class Multiplication:
         )
 
     @property
+    def took_first(self) -> bool:
+        """True where the heuristics' own first choice is the one that was taken."""
+        return self._chosen == 0
+
+    @contextlib.contextmanager
+    def first_offer(self) -> Iterator[None]:
+        """Products that are queued meanwhile use the heuristics' own first choice."""
+        chosen, self._chosen = self._chosen, 0
+        try:
+            yield
+        finally:
+            self._chosen = chosen
+
+    @property
     def algorithm(self) -> str:
-        """Which offer was taken, how it is set up, and a digest of all of it: equal text is the same algorithm."""
-        offer = self._offers[self._chosen]
+        """Which offer is used and how it is set up, all that can be set: equal text is the same algorithm.
+
+        The bytes of it would not do: two H200s with one library had some that nobody had written.
+        """
+        return self._name(self._chosen)
+
+    def _name(self, place: int) -> str:
+        offer = self._offers[place]
         parts = []
         for name, which in CONFIG.items():
             value, size = ctypes.c_uint32(0), ctypes.c_size_t(0)
@@ -215,7 +238,7 @@ class Multiplication:
                     *(ctypes.addressof(offer), which, ctypes.addressof(value), width, ctypes.addressof(size)),
                 )
                 parts.append(f"{name} {value.value}")
-        return f"{', '.join(parts)}, {hashlib.sha256(bytes(offer.algorithm)).hexdigest()[:12]}"
+        return ", ".join(parts)
 
     def close(self) -> None:
         for destroy, made in reversed(self._made):

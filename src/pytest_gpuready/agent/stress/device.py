@@ -17,16 +17,22 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from pytest_gpuready.agent.cuda_driver import CudaError, visible_devices
+from pytest_gpuready.agent.cuda_driver import CudaError, install, visible_devices
 
 PATIENCE_S = 30.0
 """Longest wait for one piece of queued work; the largest lasts under a second on any card."""
 POLL_S = 0.0005
 OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 ATTRIBUTE_SMS, ATTRIBUTE_L2, ATTRIBUTE_MAJOR, ATTRIBUTE_MINOR = 16, 38, 75, 76
+ATTRIBUTE_MEMORY_KHZ, ATTRIBUTE_MEMORY_BITS = 36, 37
 """CUdevice_attribute."""
 EVENT_WITH_TIME, STREAM_NON_BLOCKING = 0, 1
-INSTALL = "pip install 'pytest-gpuready[cuda13]' on the node (driver 580 or newer, else [cuda12])"
+HOST_MAPPED = 2
+
+
+def is_absent(error: Exception) -> bool:
+    """True where a library of CUDA is not installed, as the package cuda-pathfinder says it."""
+    return type(error).__name__ == "DynamicLibNotFoundError"
 
 
 def compile_source(source: str, arch: str) -> bytes:
@@ -39,9 +45,11 @@ def compile_source(source: str, arch: str) -> bytes:
         options = core.ProgramOptions(std="c++17", arch=arch)
         return bytes(core.Program(source, "c++", options).compile("cubin").code)
     except ImportError as error:
-        raise CudaError(f"expected the package cuda-core, found: {error}; {INSTALL}") from error
+        raise CudaError(f"expected the package cuda-core, found: {error}; {install()}") from error
     except Exception as error:  # cuda.core and NVRTC have error types of their own, which change between versions
         said = " ".join(str(error).split())[:300]
+        if is_absent(error):
+            raise CudaError(f"expected NVRTC to compile with, found: {said[:160]}; {install()}") from error
         raise CudaError(f"NVRTC for {arch}: expected machine code, found {type(error).__name__}: {said}") from error
 
 
@@ -77,6 +85,9 @@ class Gpu:
         self.compute = (self._attribute(ATTRIBUTE_MAJOR), self._attribute(ATTRIBUTE_MINOR))
         self.sms = self._attribute(ATTRIBUTE_SMS)
         self.l2_bytes = self._attribute(ATTRIBUTE_L2)
+        # Both edges of the memory clock carry data.
+        bits_per_s = 2e3 * self._attribute(ATTRIBUTE_MEMORY_KHZ) * self._attribute(ATTRIBUTE_MEMORY_BITS)
+        self.memory_gb_per_s = bits_per_s / 8e9
         self.memory_bytes = int(cuda.call("cuDeviceTotalMem", self.device))
         self._code: dict[str, Future[bytes]] = {}
         self._functions: dict[tuple[str, str], Any] = {}
@@ -141,6 +152,16 @@ class Gpu:
             for address in held:
                 with contextlib.suppress(CudaError):
                     self.release(address)
+
+    @contextlib.contextmanager
+    def host_buffer(self, size_bytes: int) -> Iterator[int]:
+        """Pinned host memory that kernels reach by the same address; it lies near the CPU that this thread is on."""
+        address = int(self._cuda.call("cuMemHostAlloc", size_bytes, HOST_MAPPED))
+        try:
+            yield address
+        finally:
+            with contextlib.suppress(CudaError):
+                self._cuda.call("cuMemFreeHost", address)
 
     def zero(self, address: int, size_bytes: int) -> None:
         self._cuda.call("cuMemsetD8Async", address, 0, size_bytes, self._stream)

@@ -3,16 +3,21 @@
 Passes are queued in batches of about `BATCH_S`, and about `AHEAD_S` of them always lie in the queue, so the GPU never
 waits for the host, and what is queued ends soon after a stop. An event stands between batches; windows are made of
 whole batches afterwards.
+
+A phase may end early (`Phase.within`). A GPU that knows its rate well enough says so and stays under load until it is
+dismissed, which all GPUs are at once when each of them has said it: the whole node stays as hot as it is meant to be.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pytest_gpuready.agent.cuda_driver import CudaError
+from pytest_gpuready.agent.stress import figures
+from pytest_gpuready.model.stress_doc import Phase
 
 BATCH_S = 0.025
 AHEAD_S = 0.3
@@ -31,6 +36,10 @@ class Beat(Protocol):
     def stopped(self) -> bool: ...
 
     @property
+    def dismissed(self) -> bool:
+        """True where this phase may end, because all GPUs have said that they know enough."""
+
+    @property
     def process_s(self) -> float:
         """Seconds since the process was started."""
 
@@ -39,6 +48,9 @@ class Beat(Protocol):
 
     def say(self, **numbers: float | int | str) -> None:
         """Tell how far it is; more than once a second is left out."""
+
+    def knows_enough(self) -> None:
+        """Tell, once, that longer would say nothing new here."""
 
 
 @dataclass(slots=True)
@@ -51,6 +63,8 @@ class Flow:
     passes: int = 0
     seconds: float = 0.0
     cut: bool = False
+    dismissed: bool = False
+    """Ended before its time because all GPUs knew enough."""
 
     def add(self, seconds: float, passes: int) -> None:
         if self.seconds < BURST_S:
@@ -85,10 +99,26 @@ class Flow:
         return rates
 
 
+def knows_enough(phase: Phase, seconds: float, rates: Sequence[float]) -> bool:
+    """True where a phase that has lasted so long, with these rates, need not go on for the sake of this GPU."""
+    if not phase.within or seconds < phase.least_s:
+        return False
+    return figures.enough(figures.second_half(rates), within=phase.within)
+
+
 def keep_busy(
-    gpu: Any, enqueue: Callable[[int], None], *, seconds: float, pass_s: float, beat: Beat, first: int = 0
+    gpu: Any,
+    enqueue: Callable[[int], None],
+    *,
+    seconds: float,
+    pass_s: float,
+    beat: Beat,
+    first: int = 0,
+    enough: Callable[[Flow], bool] | None = None,
 ) -> Flow:
     """Queue pass after pass, `enqueue(number)` from `first` on, for so many seconds of the GPU's time or until stopped.
+
+    When `enough` says so of what was done, that is told to the others, and the work goes on until we are dismissed.
 
     Raises: CudaError where CUDA reports one, or a batch does not end within PATIENCE_S.
     """
@@ -96,6 +126,11 @@ def keep_busy(
     marks: list[tuple[Any, int]] = [(gpu.mark(), 0)]
     queued = 0
     moved = begun
+    asked_s = 0.0
+
+    def over() -> bool:
+        return beat.stopped or flow.dismissed
+
     while True:
         while len(marks) > 1 and gpu.passed(marks[1][0]):
             (before, _), (after, count) = marks[0], marks[1]
@@ -107,9 +142,16 @@ def keep_busy(
             del marks[0]
             moved = time.monotonic()
         waiting = sum(count for _, count in marks[1:])
-        flow.cut = flow.cut or (beat.stopped and flow.seconds + waiting * pass_s < seconds)
+        early = flow.seconds + waiting * pass_s < seconds
+        flow.dismissed = flow.dismissed or (beat.dismissed and early and not flow.cut)
+        flow.cut = flow.cut or (beat.stopped and early and not flow.dismissed)
+        if enough and flow.seconds >= asked_s + WINDOW_S:
+            asked_s = flow.seconds
+            if enough(flow):
+                beat.knows_enough()
+                enough = None
         per_batch = max(1, round(BATCH_S / max(pass_s, 1e-6)))
-        while not beat.stopped and waiting * pass_s < AHEAD_S and flow.seconds + waiting * pass_s < seconds:
+        while not over() and waiting * pass_s < AHEAD_S and flow.seconds + waiting * pass_s < seconds:
             for _ in range(per_batch):
                 enqueue(first + queued)
                 queued += 1

@@ -3,19 +3,23 @@
 `Prepared` holds one format's buffers: A, B, D, the first result and a workspace. Preparing fills A and B from the seed,
 chooses the algorithm, computes the first result and looks at it with the reference; then nothing but products and
 their comparison is queued. Where memory does not suffice the shape is halved, which is noted.
+
+The digest of the first result is comparable between GPUs that chose the same algorithm. So that any two equal GPUs can
+be compared, one product by the first algorithm that the library offers is digested, too: `golden`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 from typing import Any
 
 from pytest_gpuready.agent.cuda_driver import CudaError
 from pytest_gpuready.agent.stress import check, figures
 from pytest_gpuready.agent.stress.cublas import WORKSPACE, Cublas, Multiplication
 from pytest_gpuready.agent.stress.device import is_out_of_memory
-from pytest_gpuready.agent.stress.flow import Beat, Flow, keep_busy
+from pytest_gpuready.agent.stress.flow import Beat, Flow, keep_busy, knows_enough
 from pytest_gpuready.agent.stress.formats import FORMATS, Format, supported
 from pytest_gpuready.model.stress_doc import MOST_ERRORS, GemmResult, Phase, Plant, Reference, ResultFault
 
@@ -67,6 +71,7 @@ class Prepared:
         self.errors: list[ResultFault] = []
         self.reference: Reference | None = None
         self.digest = ""
+        self.golden, self.golden_algorithm = "", ""
         self.first_product_s = 0.0
         self._held = contextlib.ExitStack()
         self.shape = shape
@@ -115,10 +120,17 @@ class Prepared:
         return 2.0 * m * n * k
 
     def look(self, beat: Beat) -> None:
-        """Compute the first result and check it with the reference."""
-        m, n, _ = self.shape
-        self.gpu.set_bytes(self.d, 0xA5, self.form.bytes_of(self.form.d, m * n))  # what nobody writes is wrong
-        self.multiply(0)
+        """Compute the golden digest and the first result, and check that with the reference."""
+        same = self.product.took_first
+        with self.product.first_offer():
+            self.golden_algorithm = self.product.algorithm
+            if not same:
+                begun = time.monotonic()
+                self._fresh()
+                self._check.take_first()
+                self.golden = self._check.digest()
+                self.notes.append(f"golden product by another algorithm in {time.monotonic() - begun:.3f} s")
+        self._fresh()
         self.gpu.drain()
         self.first_product_s = beat.process_s
         self._check.take_first()
@@ -127,6 +139,13 @@ class Prepared:
         )
         self.notes.append(note)
         self.digest = self._check.digest()
+        self.golden = self.golden or self.digest
+
+    def _fresh(self) -> None:
+        """Queue one product into a D in which whatever nobody writes is wrong."""
+        m, n, _ = self.shape
+        self.gpu.set_bytes(self.d, 0xA5, self.form.bytes_of(self.form.d, m * n))
+        self.multiply(0)
 
     def multiply(self, number: int) -> None:
         """Queue one product; the first result has number 0."""
@@ -137,6 +156,9 @@ class Prepared:
     def _spoil(self, plant: Plant, number: int) -> None:
         if plant.what == "tile":
             self._stain.launch()
+        elif plant.what == "nan":
+            m, n, _ = self.shape
+            self.gpu.set_bytes(self.d, 0xFF, self.form.bytes_of(self.form.d, m * n))
         elif plant.what == "result" and number == plant.pass_number and number:
             width = self.form.bytes_of(self.form.d, 1)
             self._flip.arguments[1].value = plant.element * width + plant.bit // 8
@@ -160,6 +182,7 @@ class Prepared:
         return GemmResult(
             seconds=flow.seconds,
             cut=flow.cut,
+            enough=flow.dismissed,
             notes=list(self.notes),
             format=self.form.name,
             m=m,
@@ -170,12 +193,15 @@ class Prepared:
             window_s=flow.window_s,
             sustained_tflops=figures.sustained(rates) or 0.0,
             cv=figures.cv(figures.second_half(rates)) or 0.0,
+            half_width=figures.half_width(figures.second_half(rates)),
             flop=flow.passes * self.flop,
             passes=flow.passes,
             checked=flow.passes * m * n,
             error_count=self.count + count,
             errors=(self.errors + errors)[:MOST_ERRORS],
             digest=self.digest,
+            golden=self.golden,
+            golden_algorithm=self.golden_algorithm,
             reference=self.reference,
             algorithm=self.product.algorithm,
             **more,
@@ -196,5 +222,13 @@ def gemm(gpu: Any, lt: Cublas, phase: Phase, seed: int, beat: Beat) -> GemmResul
         prepared.look(beat)
         prepared.notes.append(f"first product {prepared.first_product_s:.2f} s after the start of the process")
         late_s = beat.start()
-        flow = keep_busy(gpu, prepared.queue, seconds=phase.seconds, pass_s=prepared.product.pass_s, beat=beat, first=1)
+        flow = keep_busy(
+            gpu,
+            prepared.queue,
+            seconds=phase.seconds,
+            pass_s=prepared.product.pass_s,
+            beat=beat,
+            first=1,
+            enough=lambda flow: knows_enough(phase, flow.seconds, flow.windows(1.0)),
+        )
         return prepared.result(flow, late_s=late_s, cublas=lt.version)

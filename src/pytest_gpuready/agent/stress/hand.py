@@ -7,6 +7,7 @@ line, and what it reported before stays.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import subprocess
 import time
@@ -52,6 +53,8 @@ class Hand:
         self.done_at = 0.0
         """When the last phase was reported."""
         self.stopping = False
+        self.knows = False
+        """It has said that it knows enough in this phase."""
         self.process: subprocess.Popen[bytes] | None = None
         self._asked: Asked | None = None
         self._deadline = float("inf")
@@ -85,10 +88,20 @@ class Hand:
     def begin(self, number: int, phase: Phase, at: float) -> None:
         """Have it begin a phase at that moment."""
         self._asked = Asked(number=number, phase=phase, at=at)
+        self.knows = False
         self._tell(msgspec.json.encode({"begin": number, "at": at}))
         most = phase.seconds + phase.grace_s if phase.seconds else phase.limit_s
         self._deadline = at + most
         self._late = f"expected the end of the phase within {most:g} s, found none: it hangs"
+
+    def enough(self) -> None:
+        """Have it end the phase and report it: all GPUs know enough."""
+        if self._asked is None or self.stopping or self.over:
+            return
+        self._asked = dataclasses.replace(self._asked, enough=True)
+        self._tell(msgspec.json.encode({"enough": self._asked.number}))
+        most = min(self._asked.phase.grace_s, max(0.0, self._deadline - time.monotonic()))
+        self._wait(most, f"expected the end of the phase within {most:.0f} s of being told, found none: it hangs")
 
     def stop(self) -> None:
         """Have it end what it does, report that, and exit."""
@@ -185,7 +198,7 @@ class Hand:
                 self._said += 1
                 if self._said > SAID_AT_ONCE + SAID_PER_S * (now - self._began):
                     raise WrongError("expected a word a second, found a flood of them")
-                answers.progress(line, self._asked, now)
+                self.knows = answers.progress(line, self._asked, now) or self.knows
             elif "done" in line:
                 self._kept += len(text)
                 if self._kept > KEPT:

@@ -193,6 +193,7 @@ signs_of_d(const void* d, u64 m, u64 n, u64 slice, u64 seed, double* w) {
 }
 __device__ void judge(Report* out, double off, double limit, u64 position, double expected, double found) {
   double part = off == 0 ? 0 : off / limit;
+  if (!(limit < 1e300)) part = 1e300;  // what is infinite, or no number, makes its own limit so
   if (!(part <= 1)) {
     note(out, position, __double_as_longlong(expected), __double_as_longlong(found), 0);
     if (!(part < 1e300)) part = 1e300;

@@ -84,6 +84,16 @@ class Member:
         return self._hand is not None and self._hand.busy
 
     @property
+    def lost(self) -> str:
+        """Why its worker answers no more; "" where it does, or where it has none."""
+        return self._hand.problem if self._hand else ""
+
+    @property
+    def knows(self) -> bool:
+        """True where its worker has said that it knows enough in this phase."""
+        return self._hand is not None and self._hand.knows
+
+    @property
     def over(self) -> bool:
         return self._hand is None or self._hand.over
 
@@ -112,6 +122,11 @@ class Member:
                 self._told = True
                 hand.stop()
         hand.look()
+
+    def enough(self) -> None:
+        """Have its worker end the phase: all of them know enough."""
+        if self._hand:
+            self._hand.enough()
 
     def dismiss(self) -> None:
         """Have its worker end."""

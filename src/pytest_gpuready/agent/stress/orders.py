@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import queue
 import threading
@@ -18,6 +19,7 @@ from typing import Any, BinaryIO
 HUNG_S = 5.0
 """After the end of stdin, or "stop", a process that has not ended so much later is ended by the thread that reads."""
 SAY_EVERY_S = 1.0
+_NONE = object()
 
 
 def process_age_s() -> float:
@@ -27,6 +29,20 @@ def process_age_s() -> float:
     except (OSError, ValueError, IndexError):
         return 0.0
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
+
+
+def numbers(value: Any) -> tuple[Any, int]:
+    """The same with every number that JSON does not have left out of its list or object, and how many those were."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return _NONE, 1
+    if isinstance(value, dict):
+        inner = {name: numbers(one) for name, one in value.items()}
+        kept: Any = {name: one for name, (one, _) in inner.items() if one is not _NONE}
+        return kept, sum(count for _, count in inner.values())
+    if isinstance(value, (list, tuple)):
+        pieces = [numbers(one) for one in value]
+        return [one for one, _ in pieces if one is not _NONE], sum(count for _, count in pieces)
+    return value, 0
 
 
 class Out:
@@ -48,6 +64,8 @@ class Orders:
     def __init__(self, stream: BinaryIO, give_up: Callable[[], None]) -> None:
         self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.stopped = False
+        self.enough: int | None = None
+        """The phase that may end."""
         self._stream = stream
         self._give_up = give_up
         threading.Thread(target=self._read, daemon=True).start()
@@ -60,6 +78,9 @@ class Orders:
                 line = {}
             if isinstance(line, dict) and line.get("stop"):
                 break
+            if isinstance(line, dict) and "enough" in line:
+                self.enough = line["enough"]
+                continue
             self.lines.put(line if isinstance(line, dict) else {})
         self.stopped = True
         self.lines.put(None)
@@ -73,10 +94,15 @@ class Beat:
     def __init__(self, orders: Orders, out: Out, number: int, at: float, clock: Callable[[], float]) -> None:
         self._orders, self._out, self._number, self._clock = orders, out, number, clock
         self._at, self._said = at, at
+        self._knows = False
 
     @property
     def stopped(self) -> bool:
         return self._orders.stopped
+
+    @property
+    def dismissed(self) -> bool:
+        return self._orders.enough == self._number
 
     @property
     def process_s(self) -> float:
@@ -92,3 +118,8 @@ class Beat:
         if now - self._said >= SAY_EVERY_S:
             self._said = now
             self._out.say({"said": self._number, "t": now - self._at, **numbers})
+
+    def knows_enough(self) -> None:
+        if not self._knows:
+            self._knows = True
+            self._out.say({"said": self._number, "t": self._clock() - self._at, "enough": True})

@@ -13,6 +13,8 @@ from pytest_gpuready.model.stress_doc import COOL, RESULTS, Phase, Plan
 MOST_PHASES = 200
 MOST_GPUS = 64
 MOST_BYTES = 2**17
+ADAPTIVE = ("gemm", "hbm")
+"""Kinds that may end when enough is known."""
 
 _ABOUT = ("format", "kernel", "level", "pattern")
 
@@ -67,12 +69,18 @@ def _check(plan: Plan) -> None:
     for at, phase in enumerate(plan.phases):
         if phase.kind != COOL and phase.kind not in RESULTS:
             raise PlanError(f"expected phase {at} of kind {', '.join([*RESULTS, COOL])}, found {plain(phase.kind)!r}")
-        for what in ("seconds", "grace_s", "limit_s", "pause_s", "share", "period_s", "duty", "stagger_s", "below_c"):
+        for what in (
+            *("seconds", "grace_s", "limit_s", "pause_s", "share", "period_s", "duty", "stagger_s", "below_c"),
+            *("within", "least_s"),
+        ):
             _number(f"{what} of phase {at}", getattr(phase, what))
         for what in ("m", "n", "k", "size_bytes", "repeats"):
             _number(f"{what} of phase {at}", getattr(phase, what))
         if phase.kind in LASTING and not phase.seconds:
             raise PlanError(f"expected the seconds of phase {at} ({phase.kind}), found none")
+        if phase.within and (phase.kind not in ADAPTIVE or not phase.seconds):
+            known = " or ".join(ADAPTIVE)
+            raise PlanError(f"expected within of a phase of kind {known} that has seconds, found it of phase {at}")
         if phase.kind == COOL and not phase.below_c:
             raise PlanError(f"expected below_c of phase {at} ({COOL}), found none")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from pytest_gpuready.model.agent_doc import PROGRESS
+from pytest_gpuready.model.agent_words import PROGRESS
 
 EVERY_S = 5.0
 AT_LEAST_S = 1.0

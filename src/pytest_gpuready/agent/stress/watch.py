@@ -38,6 +38,8 @@ KMSG_OF = "GPUREADY_STRESS_KMSG"
 """Environment variable with another place of the kernel log: a file in tests."""
 
 TURN_S = 0.1
+GOLDEN = 0.618034
+"""Multiples of it, without their whole part, lie evenly between 0 and 1."""
 
 NO_ADVICE = "see what the probe nvml says"
 ADVICE = {
@@ -168,7 +170,7 @@ class Watching:
             self.say(Line(gate=Gate(bdf=bdf, problem=f"NVML: {error_name(error)}")))
             return
         readings = Readings(bdf)
-        marked = 0
+        marked = taken = 0
         self.say(Line(gate=read(pynvml, handle, bdf)))
         due = time.monotonic()
         while True:
@@ -179,7 +181,9 @@ class Watching:
             lost = next((name for name in readings.errors.values() if name in LOST), "")
             row = Row(bdf=bdf, t=time.monotonic(), values=[values[name] for name in READINGS], lost=lost)
             self.say(Line(row=row))
-            due = max(due + self._period_s, time.monotonic())
+            # Not in step with anything: of pulses at a multiple of its period it would see only one side.
+            due = max(due + self._period_s * (0.5 + taken * GOLDEN % 1), time.monotonic())
+            taken += 1
             self._rest(due, marked)
 
     def _rest(self, due: float, marked: int) -> None:

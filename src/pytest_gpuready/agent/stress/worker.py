@@ -24,13 +24,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_gpuready.agent.stress.orders import Beat, Orders, Out, process_age_s
+from pytest_gpuready.agent.stress.orders import Beat, Orders, Out, numbers, process_age_s
+
+if TYPE_CHECKING:
+    from pytest_gpuready.agent.cuda_driver import CudaError
 
 PLACES = ("nvidia/cu*/lib/libcublasLt.so.*", "nvidia/cublas/lib/libcublasLt.so.*")
 """Where wheels put the library, below a folder of sys.path."""
-PACKAGES = ("cuda-core", "cuda-bindings", "nvmath-python", "nvidia-cublas", "nvidia-cuda-nvrtc", "numpy")
+PACKAGES = (
+    *("cuda-core", "cuda-bindings", "nvmath-python", "numpy"),
+    *("nvidia-cublas", "nvidia-cuda-nvrtc", "nvidia-cublas-cu12", "nvidia-cuda-nvrtc-cu12"),
+)
 
 
 def idle(seconds: float, beat: Beat) -> Any:
@@ -58,16 +64,19 @@ class Engine:
             with contextlib.suppress(ImportError):  # said by whoever needs it
                 importlib.import_module(name)
         self.gpu = Gpu(cuda, bdf)
-        self._lt: Any = None
+        self._cublas: Any = None
+        self._lacking: CudaError | None = None
+        """Why there is no cuBLASLt."""
 
     def prepare(self, phases: Sequence[Any]) -> None:
         """Begin to compile what the phases will need, in their order."""
-        from pytest_gpuready.agent.stress import burn, check, kernels_memory  # noqa: PLC0415 - see `main`
+        from pytest_gpuready.agent.stress import burn, check, kernels_latency, kernels_memory  # noqa: PLC0415 - see `main`
         from pytest_gpuready.agent.stress.formats import FORMATS  # noqa: PLC0415 - see `main`
 
         memory = {
             "pattern": kernels_memory.patterns,
             "hbm": kernels_memory.bandwidth,
+            "latency": kernels_latency.chains,
             "cache": kernels_memory.caches,
             "burn": kernels_memory.patterns,
         }
@@ -81,10 +90,20 @@ class Engine:
                 self.gpu.prepare(memory[phase.kind]())
 
     def open(self) -> None:
+        from pytest_gpuready.agent.cuda_driver import CudaError  # noqa: PLC0415 - see `main`
         from pytest_gpuready.agent.stress.cublas import Cublas  # noqa: PLC0415 - see `main`
 
         self.gpu.open()
-        self._lt = Cublas()
+        try:
+            self._cublas = Cublas()
+        except CudaError as error:  # memory and caches can be loaded without it
+            self._lacking = error
+
+    @property
+    def _lt(self) -> Any:
+        if self._lacking is not None:
+            raise self._lacking
+        return self._cublas
 
     def ready(self) -> dict[str, Any]:
         from pytest_gpuready.agent.stress.formats import supported  # noqa: PLC0415 - see `main`
@@ -93,8 +112,11 @@ class Engine:
         for name in PACKAGES:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 packages[name] = importlib.metadata.version(name)
-        packages["cublas"] = self._lt.version
         can, cannot = supported(self.gpu.compute)
+        if self._lacking is None:
+            packages["cublas"] = self._lt.version
+        else:
+            can, cannot = [], cannot | dict.fromkeys(can, str(self._lacking))
         return {
             "bdf": self.gpu.bdf,
             "name": self.gpu.name,
@@ -102,6 +124,7 @@ class Engine:
             "sms": self.gpu.sms,
             "l2_bytes": self.gpu.l2_bytes,
             "memory_bytes": self.gpu.memory_bytes,
+            "memory_gb_per_s": self.gpu.memory_gb_per_s,
             "free_bytes": self.gpu.free_bytes(),
             "packages": packages,
             "formats": can,
@@ -114,13 +137,21 @@ class Engine:
         Raises: CudaError.
         """
         from pytest_gpuready.agent.cuda_driver import CudaError  # noqa: PLC0415 - see `main`
-        from pytest_gpuready.agent.stress import bandwidth, burn, gemm, memory, pulse  # noqa: PLC0415 - see `main`
+        from pytest_gpuready.agent.stress import (  # noqa: PLC0415 - see `main`
+            bandwidth,
+            burn,
+            gemm,
+            latency,
+            memory,
+            pulse,
+        )
 
         kinds: dict[str, Callable[[], Any]] = {
             "idle": lambda: idle(phase.seconds, beat),
             "alloc": lambda: memory.alloc(self.gpu, phase, work.share, beat),
             "pattern": lambda: memory.pattern(self.gpu, phase, work.share, work.seed, beat),
             "hbm": lambda: bandwidth.hbm(self.gpu, phase, beat),
+            "latency": lambda: latency.latency(self.gpu, phase, work.seed, beat),
             "cache": lambda: bandwidth.cache(self.gpu, phase, work.seed, beat),
             "gemm": lambda: gemm.gemm(self.gpu, self._lt, phase, work.seed, beat),
             "pulse": lambda: pulse.pulse(self.gpu, self._lt, phase, work.seed, beat, place=work.place),
@@ -199,7 +230,10 @@ def serve(
         where = " ".join(filter(None, (phase.kind, phase.format, phase.kernel, phase.pattern, phase.level)))
         try:
             result = driving.run(phase, work, Beat(orders, out, number, at, clock))
-            out.say({"done": number, "result": msgspec.to_builtins(result)})
+            told, left_out = numbers(msgspec.to_builtins(result))
+            if left_out:  # what was counted and found stands all the same
+                told["notes"] = [*told.get("notes", []), f"{left_out} numbers were infinite or none, and left out"]
+            out.say({"done": number, "result": told})
         except CudaError as error:
             out.say({"failed": number, "problem": f"{where}: {error}"})
         except Exception as error:  # one phase must not cost the others

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The built-in engine as a node runs it: `python -m pytest_gpuready.agent stress PLAN` with its real workers, for the
+# plans of levels 2 to 4. Prints the wall time of every command and what its document says; keeps each document.
+# Changes no setting of the GPU. Without PyTorch.
+#
+#   OUT=results WHEELS=/path/to/wheels bash benchmarks/visit_crew.sh [options of stress_crew.py]
+#
+# WHEELS  as in visit_stress.sh
+set -u
+cd "$(dirname "$0")/.."
+. benchmarks/visit_site.sh
+"$PY" benchmarks/stress_crew.py "$OUT/docs" "$@" 2>"$OUT/stderr.txt" | tee "$OUT/table.txt"
+tail -n 20 "$OUT/stderr.txt"
