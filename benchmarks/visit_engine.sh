@@ -20,7 +20,7 @@ if [ -n "${GPU_BURN:-}" ]; then
     [ -n "$built" ] || { echo "gpu-burn was not built:"; tail -n 5 "$OUT/gpu-burn-build.txt"; }
 fi
 power() { # NAME: reads the board power every 100 ms until it is ended
-    nvidia-smi --query-gpu=timestamp,power.draw.instant,clocks.sm,temperature.gpu --format=csv,noheader,nounits -lms 100 >"$OUT/power-$1.csv"
+    exec nvidia-smi --query-gpu=timestamp,power.draw.instant,clocks.sm,temperature.gpu --format=csv,noheader,nounits -lms 100 >"$OUT/power-$1.csv"
 }
 middle() { # NAME: median of the second half of the load, 2 s before its end left out
     "$PY" - "$OUT/power-$1.csv" "$1" <<'PYTHON'

@@ -39,6 +39,16 @@ BUSES = ("19", "2a", "3b", "4c", "9b", "ab", "bb", "cb")
 MODULES = (2, 4, 1, 3, 7, 5, 8, 6)
 H2D = (55.38, 55.47, 55.44, 55.41, 55.42, 55.40, 55.46, 55.36)
 D2H = (55.30, 55.37, 55.28, 55.31, 55.33, 55.35, 55.34, 55.32)
+RATES = {
+    "fp64": (51.98, 51.7),
+    "tf32": (368.6, 364.1),
+    "bf16": (667.8, 667.9),
+    "fp16": (648.9, 644.2),
+    "fp8_e4m3": (1286.8, 1285.3),
+    "fp8_e5m2": (1298.6, 1288.8),
+    "int8": (1292.7, 1287.3),
+}
+"""What two H200 SXM reached in every format, TFLOPS and TOPS."""
 VALUES: dict[str, Any] = {
     "gpu.present": "on the bus and answered by NVML",
     "gpu.pci_id": "10de:2335",
@@ -75,6 +85,30 @@ VALUES: dict[str, Any] = {
     "pcie.d2h.bandwidth": D2H,
     "pcie.bidirectional.bandwidth": (101.9, 101.9, 101.8, 102.0, 101.7, 101.9, 101.8, 101.9),
     "pcie.h2d.concurrent": (52.1, 52.3, 51.9, 52.2, 52.0, 52.2, 52.1, 52.3),
+    "stress.memory.ended": "as planned",
+    "stress.memory.allocated": 95,
+    "stress.hbm.read": (4607.7, 4616.0),
+    "stress.hbm.write": (4665.7, 4663.8),
+    "stress.hbm.copy": (4305.5, 4297.8),
+    "stress.hbm.triad": (4354.1, 4356.9),
+    "stress.hbm.share": (89.43, 89.27),
+    "stress.latency.host": (812.0, 813.4),
+    "stress.latency.device": (642.1, 641.8),
+    **{f"stress.{piece}.ended": "as planned" for piece in ("gemm", "patterns", "pulse", "burn")},
+    **{f"stress.{piece}.reasons": "none but benign" for piece in ("gemm", "pulse", "burn")},
+    **{f"stress.{name}.sustained": rates for name, rates in RATES.items()},
+    **{f"stress.{name}.per_clock": tuple(rate / 1.45 for rate in rates) for name, rates in RATES.items()},
+    **{f"stress.{name}.per_watt": tuple(rate / 697 for rate in rates) for name, rates in RATES.items()},
+    "stress.gemm.digests": "equal to its peers",
+    "stress.gemm.power": (697.5, 699.6),
+    "stress.patterns.rate": (4195.6, 4195.3),
+    "stress.pulse.swing": (600.3, 599.9),
+    "stress.burn.power": (683.9, 687.8),
+    "stress.burn.margin": (30, 22),
+    "stress.burn.clocks": (18.75, 34.02),
+    "stress.burn.steady": (64.0, 71.5),
+    **{f"health.after.{level}": "as promised" for level in (3, 4)},
+    **{f"node.after.{level}": "as promised" for level in (3, 4)},
     "pcie.errors.nak": (24.1, 22.0, 23.2, 25.0, 24.0, 23.0, 21.4, 24.2),
     "pcie.errors.bad_tlp": (47.0, 45.1, 46.0, 48.2, 47.0, 46.1, 44.9, 47.3),
     "pcie.errors.receiver": (25.2, 21.0, 24.1, 26.0, 23.3, 24.0, 22.1, 25.0),
@@ -86,6 +120,22 @@ DRIVER, KERNEL = "580.159.04", "6.18.44"
 def accepted() -> Certificate:
     """Two H200, every clause of two levels inside its limit; one clause excluded with a reason."""
     return _certificate(nodes=[_node("node01", 2)], excluded={"GPU-32": "the site sets NCCL_NVLS_ENABLE=0 on purpose"})
+
+
+@functools.cache
+def whole() -> Certificate:
+    """Two H200 through all levels, with the built-in engine; what took how long is that of a recorded run."""
+    return burnt(2)
+
+
+def burnt(gpus: int, nodes: int = 1, **more: Any) -> Certificate:
+    """Nodes of so many H200 through all four levels."""
+    return _certificate(
+        nodes=[_node(f"node{n:02d}", gpus) for n in range(1, nodes + 1)],
+        level=4,
+        says="Every required clause was measured on every expected part and lies inside its limit. Level 4 of 4.",
+        **more,
+    )
 
 
 @functools.cache
@@ -243,10 +293,10 @@ def stand_in() -> Certificate:
 
 @functools.cache
 def rack() -> Certificate:
-    """72 GPUs in 18 nodes of four: one copies slowly, one is missing."""
+    """64 GPUs in 16 nodes of four: one copies slowly, one is missing."""
     missing = "node09/gpu2"
     gone = "expected an answer of NVML, found none; the GPU is not on the bus"
-    nodes = [_node(f"node{n:02d}", 4, missing=missing) for n in range(1, 19)]
+    nodes = [_node(f"node{n:02d}", 4, missing=missing) for n in range(1, 17)]
     return _certificate(
         nodes=nodes,
         values={("PCIE-5", "node07/gpu3"): 41.9, ("GPU-1", missing): "neither on the bus nor answered by NVML"},
@@ -258,6 +308,7 @@ def rack() -> Certificate:
     )
 
 
+MEMORY_PLAN = '{"phases":[{"kind":"alloc"},{"kind":"hbm","kernel":"read"},{"kind":"hbm","kernel":"copy"}],"seed":1}'
 SILENT = "expected a login within 10 s, found none; see that it is up and lets us in"
 
 
@@ -418,8 +469,41 @@ def hostile(text: str = NASTY) -> Certificate:
     )
 
 
-def _profile() -> Profile:
-    """Two levels of the shipped profile without DCGM, with a floor of 50 GB/s to the GPU: what the pages look like does
+RUNS = (
+    ("node", "node", "inventory", 18211, 0.4, 1),
+    ("nvml", "nvml", "NVML", 71033, 2.3, 1),
+    ("memory", f"stress {MEMORY_PLAN} 0000:19:00.0", "memory and caches (level 2)", 27873, 7.3, 2),
+    ("copies", "copies 0000:19:00.0", "copies GPU 0", 9_123_456, 14.2, 2),
+    ("after-2", "after 2", "health after level 2", 10_006, 0.6, 2),
+    (
+        "gemm",
+        'stress {"phases":[{"kind":"gemm","format":"bf16"}]}',
+        "matrix products in every format (level 3)",
+        9,
+        86,
+        3,
+    ),
+    ("after-3", "after 3", "health after level 3", 10_007, 0.5, 3),
+    ("patterns", 'stress {"phases":[{"kind":"pattern","pattern":"fade"}]}', "memory patterns (level 4)", 9, 13.7, 4),
+    ("pulse", 'stress {"phases":[{"kind":"pulse","period_s":4.0}]}', "load in pulses (level 4)", 9, 54.8, 4),
+    ("burn", 'stress {"phases":[{"kind":"burn","seconds":240.0}]}', "burn-in (level 4)", 9, 241.8, 4),
+    ("after-4", "after 4", "health after level 4", 10_008, 0.6, 4),
+)
+"""File, words for the agent, what it does, size, seconds, level."""
+
+
+def _run(clause: Clause) -> str:
+    """Which of these runs a clause rests on."""
+    if clause.suite == "after_load":
+        return f"after-{clause.level}"
+    if clause.suite != "gpu_stress":
+        return "copies" if clause.suite == "pcie_link" else "nvml"
+    piece = clause.metric.split(".")[1]
+    return piece if piece in ("patterns", "pulse", "burn") else "gemm" if clause.level == 3 else "memory"
+
+
+def _profile(level: int = 2) -> Profile:
+    """Levels of the shipped profile without DCGM, with a floor of 50 GB/s to the GPU: what the pages look like does
     not hang on its numbers."""
     shipped = load("h200-sxm")
     return dataclasses.replace(
@@ -428,8 +512,8 @@ def _profile() -> Profile:
             dataclasses.replace(c, limit=dataclasses.replace(c.limit, at_least=50.0))
             if c.id == "PCIE-5" and c.limit
             else c
-            for c in shipped.up_to(2)
-            if "dcgm" not in c.needs
+            for c in shipped.up_to(level)
+            if {"dcgm", "fp4"}.isdisjoint(c.needs)
         ),
     )
 
@@ -497,6 +581,23 @@ def _watch(index: int, *, generation: int, width: int) -> WatchEntry:
     )
 
 
+def burn_in(index: int, count: int = 120) -> WatchEntry:
+    """A burn-in of four minutes, one sample in two seconds."""
+    times = [2.0 * n for n in range(count)]
+    wave = [((n * 7 + index * 3) % 9) - 4 for n in range(count)]
+    return WatchEntry(
+        facts={"power": "520-760 W", "temperature": "46-60 C"},
+        times_s=times,
+        series={
+            "power_w": [690.0 + 10 * w for w in wave],
+            "sm_mhz": [1455.0 + 15 * w for w in wave],
+            "temperature_c": [46.0 + min(n, 52) / 4 + index for n in range(count)],
+            "memory_temperature_c": [44.0 + min(n, 44) / 4 + index for n in range(count)],
+        },
+        limits={"temperature_c": 89.0},
+    )
+
+
 def _value(clause: Clause, index: int) -> Any:
     found = VALUES.get(clause.metric, 0)
     return found[index % len(found)] if isinstance(found, tuple) else found
@@ -512,6 +613,7 @@ def _certificate(
     excluded: dict[str, str] | None = None,
     hidden: tuple[str, ...] = (),
     details: dict[tuple[str, str], str] | None = None,
+    level: int = 2,
     status: str = "ACCEPTED",
     says: str = (
         "Every required clause of the profile was measured on every expected part and lies inside its limit. "
@@ -519,14 +621,15 @@ def _certificate(
     ),
     **more: Any,
 ) -> Certificate:
-    profile = _profile()
+    profile = _profile(level)
     values, problems, untested = values or {}, problems or {}, untested or {}
     unstable, excluded, details = unstable or {}, excluded or {}, details or {}
     files = [
         EvidenceEntry(
             sha256=hashlib.sha256(f"{node.name}{name}".encode()).hexdigest(),
             file=f"{node.name}/{name}.json",
-            command=f"python -m pytest_gpuready.agent {name}",
+            command=f"python -m pytest_gpuready.agent {words}",
+            says=says,
             node=node.name,
             exit_code=0,
             size_bytes=size,
@@ -534,14 +637,15 @@ def _certificate(
             duration_s=seconds,
         )
         for node in nodes
-        for name, size, seconds in (("node", 18211, 0.4), ("nvml", 71033, 2.3), ("copies", 9_123_456, 14.2))
+        for name, words, says, size, seconds, of_level in RUNS
+        if of_level <= level
     ]
-    digests = {entry.node: entry.sha256 for entry in files}
+    digests = {(entry.node, entry.file.rpartition("/")[2]): entry.sha256 for entry in files}
 
     def entry(clause: Clause, part: str, label: str, index: int) -> PartEntry:  # noqa: PLR0911 - one per outcome
         key = (clause.id, part)
         node = label.partition(" ")[0]
-        common: dict[str, Any] = {"part": part, "evidence": [digests[node]]}
+        common: dict[str, Any] = {"part": part, "evidence": [digests[node, f"{_run(clause)}.json"]]}
         if clause.not_applicable or clause.id in excluded:
             reason = clause.not_applicable or f"excluded by the site file: {excluded[clause.id]}"
             return PartEntry(**common, outcome="NOT APPLICABLE", reason=reason)
@@ -567,6 +671,8 @@ def _certificate(
             common["conditions"] = "58 samples under load"
             if clause.headline:
                 common["watch"] = _watch(index, generation=3 if bad else 5, width=8 if bad else 16)
+        if clause.id in ("STRESS-60", "STRESS-61"):
+            common["watch"] = burn_in(index % 8)
         if key in unstable:
             return PartEntry(
                 **common,
@@ -638,8 +744,8 @@ def _certificate(
     outcomes = Counter(p.outcome for s in entries for c in s.clauses for p in c.parts)
     fields: dict[str, Any] = {
         "finished": True,
-        "level_asked": 2,
-        "level_reached": 2,
+        "level_asked": level,
+        "level_reached": level,
         "started": "2026-11-30T11:04:02Z",
         "issued": "2026-11-30T11:16:40Z",
         "assumptions": ["inlet air as found", "no other tenant on the node"],
@@ -647,7 +753,8 @@ def _certificate(
     }
     cells = [(c, p) for s in entries for c in s.clauses for p in c.parts]
     silent = {node.name: node.problem for node in nodes if not node.answered}
-    asked = Asked(level=2, finished=True, profile=profile.name, levels=frozenset((1, 2)), silent=silent)
+    levels = frozenset(range(1, level + 1))
+    asked = Asked(level=level, finished=True, profile=profile.name, levels=levels, silent=silent)
     return Certificate(
         number="GR-4143222309d1",
         judged=status,  # type: ignore[arg-type]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 from lxml import etree
@@ -14,17 +12,19 @@ from pytest_gpuready.certificate.findings import findings
 from pytest_gpuready.certificate.junit import junit
 from pytest_gpuready.certificate.summary import summary_lines
 from tests.certificate import samples
+from tests.certificate.dcgm_node import without_engine
 from tests.judged import judged
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Certificate]:
     """The recording with real runs of dcgmi: at level 2 only DCGM-4, not required, has no verdict."""
-    return {level: judged(tmp_path_factory.mktemp("run"), Path("demo-dcgm"), level=level) for level in (2, 4)}
+    recording = without_engine(tmp_path_factory.mktemp("recording"))
+    return {level: judged(tmp_path_factory.mktemp("run"), recording, level=level) for level in (2, 4)}
 
 
 def text(certificate: Certificate) -> str:
-    return " ".join(" ".join(line.split()) for _, line in summary_lines(certificate, "out"))
+    return " ".join(" ".join(f"{label} {line}".split()) for label, line in summary_lines(certificate, "out"))
 
 
 def test_junit_is_green_on_an_accepted_run(demo: dict[int, Certificate]) -> None:
@@ -56,12 +56,14 @@ def test_junit_is_red_by_required_clauses_alone(outcome: str, required: bool) ->
 def test_the_terminal_counts_required_clauses(demo: dict[int, Certificate]) -> None:
     """An accepted run misses nothing; the banner and the counts of another one agree."""
     said = text(demo[2])
-    assert "none missing; not required, and without verdict: DCGM-4" in said
+    assert "optional DCGM-4: not required, has no value on some part, counts neither way" in said
+    assert "; none missing excluded" in said
     assert "DCGM-4 NOT MEASURED" not in said
     said = text(demo[4])
-    assert "19 of 154 clauses have no verdict." in demo[4].says
-    assert "; 8 clauses without verdict; not required, and without verdict: DCGM-4" in said
-    assert dict(facts(demo[4]))["Clauses"].endswith("8\u00a0clauses without verdict; 1 without verdict not required")
+    assert f"8 of {demo[4].counts.clauses} clauses have no verdict." in demo[4].says
+    assert "; 8 clauses without verdict excluded" in said
+    assert "optional DCGM-4: not required, has no value on some part, counts neither way" in said
+    assert dict(facts(demo[4]))["Clauses"].endswith("8\u00a0clauses without verdict; 1 not required without a value")
 
 
 def test_what_ran_and_broke_stands_before_what_left_nothing() -> None:

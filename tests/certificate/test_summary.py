@@ -53,7 +53,7 @@ def test_accepted() -> None:
     """An acceptance names node, basis, level, profile, counts, what came closest and what was excluded."""
     lines = _lines(samples.accepted())
     assert lines[0].startswith("ACCEPTED    node01, basis hardware, level 2 of 2, profile h200-sxm")
-    assert lines[1] == "clauses     65 on 122 parts: 1 EXCLUDED, 23 OBSERVED, 96 PASS, 2 NOT APPLICABLE; none missing"
+    assert lines[1] == "clauses     78 on 148 parts: 1 EXCLUDED, 29 OBSERVED, 116 PASS, 2 NOT APPLICABLE; none missing"
     assert lines[2] == "excluded    1 clause: GPU-32 (the site sets NCCL_NVLS_ENABLE=0 on purpose)"
     assert lines[3] == "closest     PCIE-6 Copy from the GPU, pinned 55.30 GB/s on GPU 0, limit >= 50 (+10.6 %)"
 
@@ -125,7 +125,7 @@ def test_rejected() -> None:
 def test_incomplete_is_not_an_acceptance() -> None:
     """An incomplete run says so, says what is missing and how to go on; one that still runs says that too."""
     text = "\n".join(_lines(samples.stopped()))
-    assert "nothing failed, and this is not an acceptance: 15 of 65 clauses have no verdict" in text
+    assert "nothing failed, and this is not an acceptance: 25 of 78 clauses have no verdict" in text
     assert "do next     pytest -m level2" in text
     assert "the run has not ended" not in text
     assert "running     the run has not ended" in "\n".join(_lines(samples.incomplete()))

@@ -25,6 +25,11 @@ from tests.certificate import samples
         ("143771 MiB", "143\u202f771\u00a0MiB"),
         ("GPU 4 <-> GPU 5", "GPU\u00a04 \u2194 GPU\u00a05"),
         ("0000:19:00.0 serial 1650000000006 on 2026-11-30", "0000:19:00.0 serial 1650000000006 on 2026-11-30"),
+        ("3.81e+10 elements, 1e-05", "3.81\u00a0\u00d7\u00a010\u00b9\u2070 elements, 1e-05"),
+        ("16969.9 GB read", "16\u202f969.9\u00a0GB read"),
+        ("of bf16, fp8_e4m3 and int8", "of BF16, FP8\u00a0E4M3 and INT8"),
+        ("stress.fp8_e4m3.sustained", "stress.fp8_e4m3.sustained"),
+        ("1635 MHz, 364.1 TFLOPS/GHz", "1\u202f635\u00a0MHz, 364.1\u00a0TFLOPS/GHz"),
         ("nvidia-smi -pl, 77-412 of 9", "nvidia-smi -pl, 77-412 of 9"),
     ],
 )

@@ -99,6 +99,7 @@ def test_the_plan_is_what_a_run_then_takes(
     assert 0 < inventory < len(promised)
     dry.result.stdout.fnmatch_lines(["*dry run: the plan*", "*agent copies*", f"dry run *{NOTHING}", "=*"])
     assert " passed in " not in dry.result.stdout.str()
+    assert '"phases"' not in dry.result.stdout.str()
     ran.clear()
     monkeypatch.setattr(Acceptance, "conclude", without_certificate)
     accept(*arguments, "--tb=no")

@@ -209,3 +209,15 @@ def test_a_replay_says_why_a_node_did_not_answer(tmp_path: Path) -> None:
     assert [str(outcome) for _, outcome in Recording(Unreachable(), tmp_path).run_many([command])] != []
     with pytest.raises(TransportError, match=r"^node02: expected an answer, found connection refused$"):
         Replay(tmp_path).run(command)
+
+
+def test_a_plan_that_was_not_recorded_is_told_in_few_words(tmp_path: Path) -> None:
+    """The line names the command with its plan in short, so that the reason and what to do are not lost in JSON."""
+    Recording(Local(), tmp_path / "r").run(echo("x"))
+    phases = ",".join(f'{{"kind":"gemm","format":"{name}","limit_s":60.0}}' for name in ("bf16", "fp16", "int8"))
+    with pytest.raises(TransportError) as caught:
+        Replay(tmp_path / "r").run(echo("stress", f'{{"phases":[{phases}],"seed":1}}', "0000:19:00.0"))
+    assert str(caught.value) == (
+        "node01: expected a recorded result, found none in r/ of echo stress {gemm bf16 fp16 int8} 0000:19:00.0; "
+        "record the node again"
+    )

@@ -11,6 +11,7 @@ from pytest_gpuready.campaign.plan import AGAIN, LeftOut, Plan, Step
 from pytest_gpuready.campaign.progress_words import clock_time, plain
 from pytest_gpuready.inventory.nodeset import NAME, fold
 from pytest_gpuready.model.command import PYTHON
+from pytest_gpuready.model.shown import shown
 
 AGENT = (PYTHON, "-m", "pytest_gpuready.agent")
 NOTHING = "nothing was measured, no test has run: exit code 0 of a dry run accepts nothing"
@@ -77,7 +78,7 @@ def _row(steps: Sequence[Step]) -> str:
     deadline = clock_time(max(command.timeout_s for step in steps for command in step.commands))
     usual = clock_time(max(step.typical_s for step in steps)) if any(step.typical_s for step in steps) else "seconds"
     kinds = len({_words(command.argv) for command in first.commands})
-    line = " ".join(_words(first.commands[0].argv))
+    line = shown(" ".join(_words(first.commands[0].argv)))
     more = f" ({kinds} forms, by node)" if kinds > 1 else ""
     again = " (once more)" if steps[0].probe.endswith(AGAIN) else ""
     return _cut(

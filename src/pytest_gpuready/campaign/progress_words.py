@@ -57,7 +57,7 @@ def how_far(took_s: float, typical_s: float) -> str:
 
 def what(command: Command) -> str:
     """What a command does, and that it is a retest where it is one."""
-    text = plain(command.says or command.line[:60])
+    text = plain(command.says or command.shown[:60])
     return f"{text} (run {command.repeat + 1})" if command.repeat else text
 
 

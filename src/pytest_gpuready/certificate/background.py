@@ -61,6 +61,7 @@ def evidence(store: Store) -> list[EvidenceEntry]:
                     sha256=sha256,
                     file=f"evidence/{sha256}.txt",
                     command=result.command.line,
+                    says=result.command.says,
                     node=result.command.node,
                     exit_code=result.exit_code,
                     size_bytes=len(result.stdout.encode("utf-8", "replace")),

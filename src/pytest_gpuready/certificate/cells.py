@@ -174,6 +174,7 @@ class _Cells:
                 facts=dict(watch.facts),
                 times_s=list(watch.times_s),
                 series={column: list(values) for column, values in watch.series.items()},
+                limits=dict(watch.limits) or msgspec.UNSET,
             )
             if watch and told
             else None,

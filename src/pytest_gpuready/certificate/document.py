@@ -34,11 +34,15 @@ class Doc(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class WatchEntry(Doc, frozen=True, kw_only=True, gc=False):
-    """What was watched on the part during the measurement: facts for people, series for plots."""
+    """What was watched on the part during the measurement: facts for people, series for plots.
+
+    `limits` are the values that a series must not pass: column -> value; left out where nobody said one.
+    """
 
     facts: dict[str, str] = {}
     times_s: list[float] = []
     series: dict[str, list[float]] = {}
+    limits: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
 
 
 class PartEntry(Doc, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -211,11 +215,15 @@ class ExclusionEntry(Doc, frozen=True, kw_only=True):
 
 
 class EvidenceEntry(Doc, frozen=True, kw_only=True, gc=False):
-    """One raw output: the command that gave it, its size and digest; the file lies under `evidence/`."""
+    """One raw output: the command that gave it, its size and digest; the file lies under `evidence/`.
+
+    `command` is whole, the plan of the built-in engine in it; `says` is what it does, for people ("burn-in (level 4)").
+    """
 
     sha256: str
     file: str
     command: str
+    says: str = ""
     node: str
     exit_code: int | None = None
     size_bytes: int

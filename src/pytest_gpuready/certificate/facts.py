@@ -92,7 +92,7 @@ def facts(certificate: Certificate) -> Pairs:
     missing, others = without_verdict(certificate), without_verdict(certificate, required=False)
     cells = f"{counts.clauses} on {words.count_text(counts.cells, 'part')}"
     tail = f"{words.count_text(len(missing), 'clause')} without verdict" if missing else "none missing"
-    tail += f"; {len(others)} without verdict not required" if others else ""
+    tail += f"; {len(others)} not required without a value" if others else ""
     said.append(("Clauses", f"{cells}, {tail}"))
     return said
 

@@ -6,8 +6,9 @@ one cause (a deadline, a closed gate, a GPU that is gone) usually takes many cla
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ from pytest_gpuready.certificate.words import OPEN, clean, number, part_text, pa
 _BY_REASON = ("NOT MEASURED", "NOT TESTED", "OBSERVED", "HIDDEN", "EXCLUDED", "NOT APPLICABLE")
 _FOLDED = {"EXCLUDED": "NOT APPLICABLE", "HIDDEN": "OBSERVED"}
 """Words that the document folds into others."""
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _PRESENT = "gpu.present"
 """The metric whose failure explains why nothing else of the part was measured."""
 
@@ -30,13 +32,15 @@ class Finding:
     """One thing to say: an outcome on one clause (or on several with one reason) and the parts it was found on.
 
     `cells` are (clause, part) pairs, the worst first; there is always at least one. `cause` says where the parts are
-    missing themselves, `follows` names the clause that fails because of it; both are "" elsewhere.
+    missing themselves, `follows` names the clause that fails because of it; both are "" elsewhere. `alike`: the reasons
+    of the cells differ in their numbers.
     """
 
     outcome: str
     cells: tuple[_Cell, ...]
     cause: str = ""
     follows: str = ""
+    alike: bool = False
 
     @property
     def clause(self) -> ClauseEntry:
@@ -69,7 +73,8 @@ class Finding:
         """The cause, or what the cells say, without the part's name in front: whoever shows it names the parts."""
         own = self.cause or self.worst.reason.removeprefix(f"{self.worst.label}: ")
         given_up = not self.cause and any(part.reason != tried(part.reason) for _, part in self.cells)
-        return tried(own) + NOT_AGAIN if given_up else own
+        said = f"{tried(own)} (so {self.worst.label}; the others with other numbers)" if self.alike else tried(own)
+        return said + NOT_AGAIN if given_up else said if self.alike else own
 
     @property
     def action(self) -> str:
@@ -118,7 +123,22 @@ def by_outcome(certificate: Certificate, outcome: str) -> list[Finding]:
         else:
             key = (clause.id, "")
         groups.setdefault(key, []).append((clause, part))
-    return [_finding(outcome, group, absent, many) for group in groups.values()]
+    found = [_finding(outcome, group, absent, many) for group in groups.values()]
+    return _alike(found) if outcome in OPEN and outcome in _BY_REASON else found
+
+
+def _alike(found: list[Finding]) -> list[Finding]:
+    """Findings of optional clauses whose reasons differ in their numbers alone are one: each GPU has its own numbers,
+    and none of them stands in the way of anything."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for place, finding in enumerate(found):
+        own = finding.required or finding.cause
+        key = (str(place),) if own else ("", *finding.clause_ids, _NUMBER.sub("0", finding.reason))
+        groups.setdefault(key, []).append(finding)
+    return [
+        one[0] if len(one) == 1 else replace(one[0], cells=tuple(c for f in one for c in f.cells), alike=True)
+        for one in groups.values()
+    ]
 
 
 def _cause(part: PartEntry, many: bool) -> str:
@@ -149,9 +169,10 @@ def _worst_first(outcome: str, group: list[_Cell]) -> tuple[_Cell, ...]:
 
 
 def findings(certificate: Certificate) -> list[Finding]:
-    """Why the run is not ACCEPTED, worst first: outcome, required, what ran and broke before what left nothing behind,
-    level, gate, order of the profile."""
+    """What somebody has to look at, worst first: outcome, required, what ran and broke before what left nothing behind,
+    level, gate, order of the profile. That an optional clause has no value is nothing to look at: it is not covered."""
     found = [f for o in ("FAIL", "NOT MEASURED", "UNSTABLE", "NOT TESTED") for f in by_outcome(certificate, o)]
+    found = [f for f in found if f.required or f.outcome not in ("NOT MEASURED", "NOT TESTED")]
     if certificate.judged != "ACCEPTED":
         found += [f for f in map(_required_only, by_outcome(certificate, "OBSERVED")) if f is not None]
     clauses = (clause.id for suite in certificate.suites for clause in suite.clauses)
@@ -199,16 +220,30 @@ def also_failing(finding: Finding, others: list[Finding]) -> list[str]:
 
 
 def closest(certificate: Certificate) -> tuple[ClauseEntry, PartEntry] | None:
-    """The passing number nearest to its limit, in percent of the limit.
+    """The passing number of a required clause nearest to its limit, in percent of the limit."""
+    clauses = [clause for suite in certificate.suites for clause in suite.clauses if clause.required]
+    return nearest(clauses)
 
-    A part that shows exactly what is promised (16 lanes of 16) is not close to it: such counts are left out.
+
+def nearest(clauses: Iterable[ClauseEntry]) -> _Cell | None:
+    """The same of these clauses.
+
+    A number can only have come close to its limit if it could have come out otherwise. One that is whole and the same
+    on every part is a count, a setting or a share that was asked for (16 lanes of 16, 95 % of the memory), and so is
+    one that is exactly what is promised: neither is close to anything, unless it is MARGINAL.
     """
     best: tuple[float, ClauseEntry, PartEntry] | None = None
-    for clause, part in cells(certificate):
-        tight = clause.ceiling in (clause.at_least, clause.at_most) or part.value in (clause.at_least, clause.at_most)
-        tight = tight and part.outcome == "PASS"
-        if part.outcome not in ("PASS", "MARGINAL") or part.margin_percent is None or number(part.value) is None:
+    for clause in clauses:
+        if clause.at_least is None and clause.at_most is None:
             continue
-        if not tight and (best is None or part.margin_percent < best[0]):
-            best = (part.margin_percent, clause, part)
+        values = {part.value for part in clause.parts if part.value is not None}
+        only = number(next(iter(values))) if len(values) == 1 else None
+        full = clause.ceiling is not None and clause.ceiling in (clause.at_least, clause.at_most)
+        fixed = full or (only is not None and only.is_integer())
+        for part in clause.parts:
+            if part.margin_percent is None or (best is not None and part.margin_percent >= best[0]):
+                continue
+            tight = fixed or part.value in (clause.at_least, clause.at_most)
+            if part.outcome == "MARGINAL" or (part.outcome == "PASS" and not tight and number(part.value) is not None):
+                best = (part.margin_percent, clause, part)
     return best[1:] if best else None

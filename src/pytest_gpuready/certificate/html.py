@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pytest_gpuready.certificate import facts, page, peers_figure, plots, tables, uncovered, words
+from pytest_gpuready.certificate import facts, notes, page, peers_figure, plots, tables, uncovered, watched, words
+from pytest_gpuready.certificate.commands import command, plans
 from pytest_gpuready.certificate.diagnostics import Diagnosis, diagnoses
-from pytest_gpuready.certificate.document import Certificate, ClauseEntry, EvidenceEntry, PartEntry
+from pytest_gpuready.certificate.document import Certificate, ClauseEntry, EvidenceEntry
 from pytest_gpuready.certificate.findings import Finding, by_outcome, cells, counted, findings, led
 from pytest_gpuready.certificate.fleet import fleet
 from pytest_gpuready.certificate.outliers import spreads
 from pytest_gpuready.certificate.rule import MORE_REASONS, NO_ANSWER
+from pytest_gpuready.certificate.spent import spent
+from pytest_gpuready.certificate.spent_lines import clock, times_text
+from pytest_gpuready.certificate.timeline import METRICS as BURN_IN
+from pytest_gpuready.certificate.timeline import timelines
 from pytest_gpuready.model.units import show
 
-WATCHES_AT_MOST = 24
-"""Small multiples drawn on one page; parts with a finding come first, the table under them has all."""
-
-WATCHES_LISTED = 288
-"""Parts in the table under them, as many as the document has; it may have more from elsewhere."""
 ENVIRONMENTS_AT_MOST = 64
 CELLS_AT_MOST = 5000
 """Cells of several nodes that the page shows one by one; of more it shows the worst and counts the rest."""
@@ -36,18 +35,6 @@ DIAGNOSED_AT_MOST = 24
 UNTESTED_AT_MOST = 60
 EVIDENCE_AT_MOST = 400
 EVIDENCE_OF_MANY = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
-    """The parts with a watch at level 2 or above, one cell each."""
-
-    suites: str
-    parts: tuple[PartEntry, ...]
-    drawn: tuple[PartEntry, ...]
-    failing: frozenset[str]
-    left_out: int
-    series: tuple[plots.Series, ...]
 
 
 def render(certificate: Certificate) -> str:
@@ -80,12 +67,13 @@ def _context(
     many = len(certificate.nodes) > 1
     band = page.band(certificate)
     failing = {part.part for _, part in cells(certificate) if part.outcome == "FAIL"}
-    watched = _watched(certificate)
+    burn_in = timelines(certificate, many)
+    evidence = _evidence(certificate, whole)
     rows_of_page_one = page.promised(certificate, many)
     suites = []
     for suite in certificate.suites:
         rows = [tables.row(clause, many) for clause in suite.clauses]
-        suites.append((suite, rows, tables.matrices(rows) if whole else []))
+        suites.append((suite, rows, tables.matrices(rows) if whole else [], notes.notes(suite.clauses)))
     counts = counted(certificate)
     node_environments, judging_environment = ([], []) if many else facts.environment(certificate)
     return {
@@ -103,6 +91,7 @@ def _context(
         "diagnoses": diagnosed,
         "other_why": _other_why(certificate),
         "promised": rows_of_page_one,
+        "brief": len(rows_of_page_one) > page.ROWS_AT_MOST,
         "has_bullets": any(isinstance(row, tables.Row) and row.figure == "bullet" for row in rows_of_page_one),
         "not_covered": uncovered.not_covered(certificate, many),
         "exclusions": uncovered.exclusions(certificate),
@@ -113,15 +102,18 @@ def _context(
         "gpu_tables": [tables.gpu_table(node) for node in certificate.nodes] if whole else [],
         "suites": suites,
         "counts_text": words.listed([f"{words.grouped(counts[o])} {o}" for o in words.WORST_FIRST if counts.get(o)], 9),
-        "watched": watched,
+        "watched": watched.blocks(certificate, frozenset(BURN_IN)),
+        "burn_in": burn_in,
+        "spent": spent(certificate),
         "untested": [f for o in (*words.OPEN, "HIDDEN", "NOT APPLICABLE") for f in by_outcome(certificate, o)],
         "node_environments": node_environments[:ENVIRONMENTS_AT_MOST],
         "judging_environment": judging_environment,
         "glossary": words.glossary(counts),
         "keep": page.node_names(certificate),
         "where": lambda part: page.where_text(certificate, part),
-        "evidence": _evidence(certificate, whole),
-        "watch_figure": _WatchFigures(certificate, many),
+        "evidence": evidence,
+        "plans": plans(evidence),
+        "watch_figure": watched.Figures(certificate, many),
     }
 
 
@@ -135,7 +127,7 @@ def _told_apart(certificate: Certificate) -> frozenset[str]:
 def _evidence(certificate: Certificate, whole: bool) -> list[EvidenceEntry]:
     """The raw outputs that the page lists: where it has no room for all cells, those of nodes with findings first."""
     if whole:
-        return certificate.evidence[:EVIDENCE_AT_MOST]
+        return sorted(certificate.evidence[:EVIDENCE_AT_MOST], key=lambda entry: entry.started)
     accepted = {node.name for node in certificate.nodes if node.judged == "ACCEPTED"}
     return sorted(certificate.evidence, key=lambda entry: entry.node in accepted)[:EVIDENCE_OF_MANY]
 
@@ -156,59 +148,6 @@ def _other_why(certificate: Certificate) -> list[str]:
 def _of_cells(line: str) -> bool:
     """True where a reason is made of cells: clauses, an outcome, and on which parts."""
     return any(f" {word} on " in line for word in ("FAIL", *words.OPEN, "OBSERVED"))
-
-
-class _WatchFigures:
-    """Draws the watch of a part; all figures of the page share their scales."""
-
-    def __init__(self, certificate: Certificate, many: bool) -> None:
-        self._certificate = certificate
-        self._many = many
-        self._panels = plots.panels([part.watch for _, part in cells(certificate) if part.watch is not None])
-
-    def __call__(self, part: PartEntry, failing: bool) -> Markup:
-        if part.watch is None:
-            return Markup("")
-        gpu = page.gpu_of(self._certificate, part.part)
-        note = f"module {words.clean(gpu.module, 12)}" if gpu and gpu.module else ""
-        title = words.part_text(part.part, self._many)
-        return plots.watch(title, note, part.watch, self._panels, failing=failing)
-
-
-def _watched(certificate: Certificate) -> Watched | None:
-    """One watch per part, the longest one; None where nothing was watched at level 2 or above."""
-    best: dict[str, PartEntry] = {}
-    suites = []
-    for suite in certificate.suites:
-        for clause in suite.clauses:
-            for part in clause.parts:
-                if clause.level < 2 or part.watch is None or not part.watch.series:
-                    continue
-                known = best.get(part.part)
-                if known is None or known.watch is None or len(known.watch.times_s) < len(part.watch.times_s):
-                    best[part.part] = part
-                suites.append(suite.title)
-    if not best:
-        return None
-    parts = tuple(best.values())
-    failing = {part.part for c, part in cells(certificate) if part.outcome == "FAIL" and c.level > 1}
-    drawn = sorted(parts, key=lambda part: part.part not in failing)[:WATCHES_AT_MOST]
-    drawn = [part for part in parts if part in drawn]
-    listed = (
-        sorted(parts, key=lambda part: part.part not in failing)[:WATCHES_LISTED]
-        if len(parts) > WATCHES_LISTED
-        else parts
-    )
-    series = plots.known_series([part.watch for part in parts if part.watch is not None])
-    said = words.listed(list(dict.fromkeys(suites)), 4)
-    return Watched(
-        suites=said,
-        parts=tuple(listed),
-        drawn=tuple(drawn),
-        failing=frozenset(failing),
-        left_out=len(parts) - len(drawn),
-        series=series,
-    )
 
 
 def _inner(clause: ClauseEntry) -> str:
@@ -244,7 +183,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     env.filters.update(
+        anchor=words.anchor,
         ceiling=_ceiling,
+        command=command,
         clip=lambda text, bound: text if isinstance(text, Markup) else words.clean(str(text), bound),
         count=words.count_text,
         decimals=words.decimals,
@@ -254,9 +195,11 @@ def _environment() -> Environment:
         finding_title=page.finding_title,
         ids=tables.ids_text,
         inner=_inner,
+        levels=tables.levels_text,
         limit=words.limit_text,
         limit_short=lambda clause: words.limit_text(clause, unit=False),
         part=words.part_text,
+        peers=notes.peers,
         said=words.said,
         parts=words.parts_text,
         seconds=words.seconds_text,
@@ -264,6 +207,7 @@ def _environment() -> Environment:
         sentence=page.sentence,
         size=words.size_text,
         source=words.source_text,
+        source_kind=lambda clause: words.typo(words.clean(clause.source_kind or "source", 40)),
         stopped=lambda text: text if text.rstrip().endswith((".", "!", "?")) else f"{text.rstrip()}.",
         suite_counts=tables.suite_counts,
         time=words.time_text,
@@ -271,6 +215,7 @@ def _environment() -> Environment:
         unit=words.unit_text,
         value=words.value_text,
     )
+    env.tests["told"] = notes.told
     env.tests["fold"] = lambda row: isinstance(row, page.Fold)
     env.globals.update(
         WORDS=words.WORDS,
@@ -282,8 +227,10 @@ def _environment() -> Environment:
         strip=plots.strip,
         peers_strip=peers_figure.peers_strip,
         far_text=peers_figure.far_text,
+        clock=clock,
         counts_sentence=plots.counts_sentence,
         word_counts=tables.word_counts,
         span_text=plots.span_text,
+        times_text=times_text,
     )
     return env

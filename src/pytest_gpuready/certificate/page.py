@@ -6,7 +6,7 @@ No HTML in here and no decisions about verdicts: the outcome of every cell is th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_gpuready.certificate import words
@@ -219,7 +219,8 @@ class Fold:
 def promised(certificate: Certificate, many: bool) -> list[Row | Fold]:
     """Page one: clauses with a headline that apply; on a page that is not accepted the bad ones first.
 
-    From ROWS_AT_MOST on, clauses of one suite that only count or compare words and PASS on every part are folded;
+    From ROWS_AT_MOST on, clauses of one suite that only count or compare words and PASS on every part are folded, and
+    so are those that show all there can be (16 lanes of 16);
     three or more clauses of a suite are folded always where they are excluded, have no verdict, or lack one on missing
     parts alone.
     """
@@ -256,7 +257,8 @@ def _fold_key(one: Row, full: bool, absent: frozenset[str]) -> tuple[str, str]:
     """Rows with equal keys can be folded; ("", clause) stands alone."""
     alike = len({part.outcome for part in one.clause.parts}) == 1
     parts = one.clause.parts
-    wordy = words.bound_of(one.clause) in (None, 0.0)
+    exact = one.same and one.clause.ceiling is not None and words.number(parts[0].value) == one.clause.ceiling
+    wordy = words.bound_of(one.clause) in (None, 0.0) or exact
     if alike and one.outcome in (*words.OPEN, "EXCLUDED"):
         return one.outcome, one.clause.parts[0].reason
     if alike and full and wordy and one.outcome == "PASS":
@@ -267,13 +269,34 @@ def _fold_key(one: Row, full: bool, absent: frozenset[str]) -> tuple[str, str]:
     return "", one.clause.id
 
 
+def _named(one: Row) -> str:
+    """The name of a folded promise; a number that is not 0 stands with it."""
+    value = words.number(one.worst.value) if one.worst else None
+    shown = f" {one.value}{words.NBSP + one.unit if one.unit else ''}" if value and one.outcome == "PASS" else ""
+    return words.clean(one.clause.headline, 60) + shown
+
+
+def folded_names(names: Sequence[str]) -> str:
+    """Names joined by commas; those that differ in their middle alone are one: "Wrong FP64, TF32 and INT8 results"."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        split = name.split(" ")
+        key = (split[0], split[-1]) if len(split) > 2 else (name, "")
+        groups.setdefault(key, []).append(name)
+    told = []
+    for (first, last), members in groups.items():
+        middles = [name[len(first) + 1 : -len(last) - 1] for name in members] if last else []
+        told += [f"{first} {words.listed(middles, 99)} {last}"] if len(members) > 2 and last else members
+    return ", ".join(told)
+
+
 def _fold(title: str, outcome: str, reason: str, members: list[Row]) -> Fold:
     longest = max(members, key=lambda one: one.count)
     return Fold(
         suite=title,
         outcome=outcome,
         ids=ids_text([one.clause.id for one in members]),
-        names=", ".join(one.clause.headline for one in members),
+        names=folded_names([_named(one) for one in members]),
         count=len(members),
         cells=sum(one.count for one in members),
         reason=reason,

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 from markupsafe import Markup, escape
 
 from pytest_gpuready.certificate import words
@@ -121,10 +122,14 @@ def counts_sentence(parts: Sequence[PartEntry], many: bool) -> str:
 
 
 def has_strip(clause: ClauseEntry) -> bool:
-    """A strip compares peers: it needs at least two numbers, and either a difference or a measured quantity."""
+    """A strip compares peers: it needs at least two numbers, and a difference that is seen, or a measured quantity that
+    has a limit.
+    """
     found = [value for _, value in words.numbers(clause)]
     if clause.per != "gpu" or len(found) < 2 or len(found) > DOTS_AT_MOST:
         return False
+    if words.bound_of(clause) is None:
+        return len({part.shown for part, _ in words.numbers(clause)}) > 1
     return len(set(found)) > 1 or any(not value.is_integer() for value in found)
 
 
@@ -246,11 +251,18 @@ def span_text(series: Series, watch: WatchEntry, *, unit: bool = True) -> str:
     return words.with_unit(said, series.unit) if unit else said
 
 
+def limits(watch: WatchEntry) -> dict[str, float]:
+    """Column -> what it must not pass, of those that can be drawn."""
+    known = {} if watch.limits is msgspec.UNSET else watch.limits
+    return {column: value for column, value in known.items() if words.number(value) is not None and value > 0}
+
+
 def scales(series: Sequence[Series], watches: Sequence[WatchEntry]) -> dict[str, float]:
     """The top of each column's axis, shared by all small multiples; every axis starts at zero."""
     tops = {}
     for one in series:
         different = {v for w in watches for v in w.series.get(one.column, [])}
+        different |= {limits(w)[one.column] for w in watches if one.column in limits(w)}
         tops[one.column] = max((v for v in different if words.number(v) is not None), default=1.0) or 1.0
     return tops
 
@@ -275,32 +287,45 @@ def watch(title: str, note: str, entry: WatchEntry, shared: Panels, *, failing: 
     height = 20 + tall * len(own) + 14
     end = max((t for t in entry.times_s if words.number(t) is not None), default=0.0) or 1.0
     head = ("\u2715 " if failing else "") + title
+    own_limits = limits(entry)
     marks = shape('<text x="0" y="11"><tspan class="{}">{}</tspan> {}</text>', "bad" if failing else "tb", head, note)
     for place, one in enumerate(own):
         base = 20 + tall * (place + 1) - 5
         marks += shape('<text x="26" y="{}" class="end t10">{}</text>', base - 9, one.short or one.name[:6])
-        marks += shape('<path d="M30 {}H176" class="grid"/>', base)
-        scale = (146 / end, (tall - 10) / shared.tops[one.column])
-        points = [(30 + scale[0] * max(t, 0), base - scale[1] * max(v, 0)) for t, v in _samples(entry, one)]
+        marks += shape('<path d="M30 {}H168" class="grid"/>', base)
+        scale = (138 / end, (tall - 10) / shared.tops[one.column])
+        points = [(30 + scale[0] * max(t, 0), base - scale[1] * max(v, 0)) for t, v in samples(entry, one)]
+        if one.column in own_limits:
+            marks += shape('<path d="M30 {}H168" class="lim1"/>', base - scale[1] * own_limits[one.column])
+            said = f"limit {words.grouped(own_limits[one.column])}"
+            marks += shape('<text x="236" y="{}" class="end t9 bad">{}</text>', base - 19, said)
         if points:
-            marks += shape('<path d="{}" class="ln1"/>', _path(points, one.steps))
+            marks += shape('<path d="{}" class="ln1"/>', path(points, one.steps))
         marks += shape('<text x="236" y="{}" class="end t10">{}</text>', base - 9, span_text(one, entry, unit=False))
     marks += shape('<text x="30" y="{}" class="t9">0</text>', height - 5)
-    marks += shape('<text x="176" y="{}" class="t9 end">{}</text>', height - 5, f"{end:.1f}{words.NBSP}s")
-    said = ", ".join(f"{one.name.lower()} {span_text(one, entry)}" for one in own)
+    marks += shape('<text x="168" y="{}" class="t9 end">{}</text>', height - 5, f"{end:.1f}{words.NBSP}s")
+    said = ", ".join(
+        f"{one.name.lower()} {span_text(one, entry)}"
+        + (
+            f", limit {words.with_unit(words.grouped(own_limits[one.column]), one.unit)}"
+            if one.column in own_limits
+            else ""
+        )
+        for one in own
+    )
     return drawn(236, height, f"{title} while it was measured: {said}", marks)
 
 
-def _samples(entry: WatchEntry, series: Series) -> list[tuple[float, float]]:
-    """At most SAMPLES_AT_MOST samples; of each stretch the extreme ones are kept, so that a dip stays seen."""
+def samples(entry: WatchEntry, series: Series, at_most: int = SAMPLES_AT_MOST) -> list[tuple[float, float]]:
+    """At most so many samples; of each stretch the extreme ones are kept, so that a dip stays seen."""
     pairs = [
         (t, v)
         for t, v in zip(entry.times_s, entry.series.get(series.column, []), strict=False)
         if words.number(t) is not None and words.number(v) is not None
     ]
-    if len(pairs) <= SAMPLES_AT_MOST:
+    if len(pairs) <= at_most:
         return pairs
-    step = -(-len(pairs) // (SAMPLES_AT_MOST // 2))
+    step = -(-len(pairs) // (at_most // 2))
     kept: list[tuple[float, float]] = []
     for first in range(0, len(pairs), step):
         stretch = pairs[first : first + step]
@@ -308,7 +333,7 @@ def _samples(entry: WatchEntry, series: Series) -> list[tuple[float, float]]:
     return kept
 
 
-def _path(points: list[tuple[float, float]], steps: bool) -> str:
+def path(points: list[tuple[float, float]], steps: bool) -> str:
     said = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
     for x, y in points[1:]:
         said += f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}"

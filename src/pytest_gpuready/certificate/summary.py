@@ -22,6 +22,7 @@ from pytest_gpuready.certificate.findings import (
     led,
     without_verdict,
 )
+from pytest_gpuready.certificate.spent_lines import found_text, time_lines
 from pytest_gpuready.certificate.tables import ids_text
 from pytest_gpuready.certificate.uncovered import exclusions
 from pytest_gpuready.model.units import show
@@ -36,11 +37,14 @@ DETAIL_AT_MOST = 70
 REASON_AT_MOST = 60
 FEW = 8
 """Nodes up to which no text is cut sooner than that of one node."""
-SEVERAL_AT_MOST = 13
+SEVERAL_AT_MOST = 15
 """Lines of more nodes: where they would be more, names and reasons are cut sooner."""
 _THOUSANDS = re.compile(rf"(?<=\d){words.NNBSP}(?=\d\d\d)")
 _SHELL_WORD = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:[^"\\]|\\.)*"|\\.)+""")
 _GOES_ON = " \\"
+TIMES_OF_SEVERAL = 2
+"""Lines that tell how long more than a few nodes took: the sums."""
+TIMES_OF_FEW = 5
 _WHOLE = "excluded"
 """The label of the line that is never cut: whoever reads only the terminal knows what was taken out."""
 
@@ -69,9 +73,11 @@ def summary_lines(certificate: Certificate, out: str, width: int = 100) -> list[
     lines.append(("clauses", _clauses(certificate)))
     lines += _excluded(certificate)
     lines += _open(certificate, found, many)
+    lines += _optional(certificate)
     if certificate.judged != "REJECTED":
         lines += _closest(certificate, many)
     lines += [("waived", f"{f.clause.id} {f.reason}") for f in by_outcome(certificate, "WAIVED")[:2]]
+    lines += time_lines(certificate, max(width - LABEL, 20))
     if certificate.judged == "INCOMPLETE" and certificate.do_next:
         lines += [("do next", line) for line in certificate.do_next[:2]]
     if certificate.judged == "ACCEPTED" and certificate.basis != "hardware" and certificate.do_next:
@@ -103,15 +109,18 @@ def _of_several(certificate: Certificate, found: list[Finding], out: str, width:
     lines += _open(certificate, [f for f in found if f.worst.node not in silent], True, at_most=1)
     lines.append(("clauses", _clauses(certificate)))
     lines += _excluded(certificate)
+    if not silent:
+        lines += _optional(certificate)
     if certificate.judged == "ACCEPTED":
         lines += _closest(certificate, True)
+    few = len(certificate.nodes) <= FEW
+    lines += time_lines(certificate, max(width - LABEL, 20), TIMES_OF_FEW if few else TIMES_OF_SEVERAL)
     if certificate.judged == "INCOMPLETE" and certificate.do_next:
         lines.append(("do next", certificate.do_next[0]))
     lines.append(("signed", "no: not signed"))
     lines.append(("page", str(PurePath(out) / "certificate.html")))
     command = _command(certificate)
     tried = [_wrapped(lines, width, most, whole=(_WHOLE, "do next"), command=command) for most in (3, 2, 1)]
-    few = len(certificate.nodes) <= FEW
     return tried[0] if few else next((told for told in tried if len(told) <= SEVERAL_AT_MOST), tried[-1])
 
 
@@ -200,9 +209,18 @@ def _clauses(certificate: Certificate) -> str:
     said = ", ".join(f"{found[o]} {o}".replace(" ", words.NBSP) for o in words.WORST_FIRST if found[o])
     missing = words.count_text(len(without_verdict(certificate)), "clause").replace(words.NNBSP, "")
     tail = f"; {missing} without verdict" if without_verdict(certificate) else "; none missing"
-    others = ids_text(without_verdict(certificate, required=False), RUNS_AT_MOST)
-    tail += f"; not required, and without verdict: {others}" if others else ""
     return f"{counts.clauses} on {counts.cells} parts: {said or 'nothing'}{tail}"
+
+
+def _optional(certificate: Certificate) -> list[tuple[str, str]]:
+    """The clauses that nobody asks for and that have no value: they count neither way, and are named."""
+    ids = without_verdict(certificate, required=False)
+    if not ids:
+        return []
+    have = "has" if len(ids) == 1 else "have"
+    return [
+        ("optional", f"{ids_text(ids, RUNS_AT_MOST)}: not required, {have} no value on some part, counts neither way")
+    ]
 
 
 def _open(
@@ -230,13 +248,8 @@ def _closest(certificate: Certificate, many: bool) -> list[tuple[str, str]]:
     if pair is None:
         return []
     clause, part = pair
-    bound = words.bound_of(clause)
-    limit = "" if bound is None else f"{'>=' if clause.at_least is not None else '<='} {bound:g}"
-    value = show(part.value, clause.unit) if part.value is not None else part.shown
     word = ", MARGINAL" if part.outcome == "MARGINAL" else ""
-    name = clause.headline or clause.metric
-    who = words.part_text(part.part, many)
-    return [("closest", f"{clause.id} {name} {value} on {who}, limit {limit} ({part.margin_percent:+.1f} %){word}")]
+    return [("closest", f"{clause.id} {found_text(clause, part, many)} ({part.margin_percent:+.1f} %){word}")]
 
 
 def _command(certificate: Certificate) -> str:

@@ -193,6 +193,12 @@ def suite_counts(suite: SuiteEntry) -> list[tuple[str, int]]:
     return [(o, outcomes.count(o)) for o in words.WORST_FIRST if o in outcomes]
 
 
+def levels_text(suite: SuiteEntry) -> str:
+    """ "level 2", or "levels 2 to 4" where its clauses are of several."""
+    levels = sorted({clause.level for clause in suite.clauses})
+    return f"level {suite.level}" if len(levels) < 2 else f"levels {levels[0]} to {levels[-1]}"
+
+
 _FOLDABLE = (
     ("name", "Model"),
     ("pci_id", "PCI id"),

@@ -53,9 +53,11 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
 
     gpus = {node.name: len(node.gpus) for node in certificate.nodes} if many else None
 
-    def folded(outcome: str) -> list[tuple[str, str, str]]:
+    def folded(outcome: str, *, required: bool | None = True) -> list[tuple[str, str, str]]:
         entries = []
         for finding in by_outcome(certificate, outcome):
+            if required is not None and finding.required is not required:
+                continue
             who = "" if outcome == "NOT TESTED" else f" on {words.parts_text(finding.parts, many, 4, gpus)}"
             reason = of_any(finding.reason, finding.worst.node) if many else finding.reason
             entries.append((outcome, ids_text(finding.clause_ids) + who, sentence(reason, names)))
@@ -69,6 +71,9 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
     add("Not tested", folded("NOT TESTED"), found=True)
     add("Not measured", folded("NOT MEASURED"), found=True)
     add("Unstable", folded("UNSTABLE"), found=True)
+    add("Unstable, and not required", folded("UNSTABLE", required=False), found=True)
+    optional = [entry for outcome in ("NOT MEASURED", "NOT TESTED") for entry in folded(outcome, required=False)]
+    add("Without a value, and not required", optional)
     if certificate.level_asked < 4:
         above = {1: "Levels 2 to 4 were", 2: "Levels 3 and 4 were", 3: "Level 4 was"}.get(
             certificate.level_asked, "Levels 1 to 4 were"
@@ -78,7 +83,7 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
     if taken_out:
         count = words.count_text(taken_out, "clause")
         add("Excluded by the site file", [("EXCLUDED", f"{count}.", "All of them stand under the verdict.")])
-    add("Waived", folded("WAIVED"))
+    add("Waived", folded("WAIVED", required=None))
     marginal = [
         ("MARGINAL", f"{f.clause.id} {words.parts_text(f.parts, many, 4)}", _marginal_text(f))
         for f in by_outcome(certificate, "MARGINAL")

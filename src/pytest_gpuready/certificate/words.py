@@ -25,6 +25,8 @@ MINUS = "\u2212"
 DASH = "\u2013"
 TIMES = "\u00d7"
 TEXT_BOUND = 1500
+DIGITS = 4
+"""Significant digits of a value, where its limit does not ask for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def plain(text: str, bound: int = TEXT_BOUND) -> str:
     return "".join(char if " " <= char <= "~" else "?" for char in said)
 
 
-_UNITS = r"(?:GB/s|MB/s|TB/s|Gb/s|GT/s|GiB|MiB|GB|TB|MB|KB|W|MHz|TFLOPS|TOPS|ms|us|s|min|h)"
+_UNITS = r"(?:[GMT]B/s|Gb/s|GT/s|GiB|MiB|GB|TB|MB|KB|W|MHz|T(?:FL)?OPS(?:/GHz|/W)?|ms|us|ns|s|min|h)"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"<->"), "\u2194"),
     (re.compile(r"->"), "\u2192"),
@@ -127,13 +129,19 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 ON_THE_NODE = "on the node itself: "
 """What introduces the command to go on with behind a replay."""
-_THOUSANDS = re.compile(rf"(?<![\w.:\-])\d{{4,}}(?={NBSP}{_UNITS}\b)")
+_THOUSANDS = re.compile(rf"(?<![\w.:\-])(\d{{4,}})(?=(?:\.\d+)?{NBSP}{_UNITS}\b)")
+_POWER = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e\+(\d{2,3})\b")
+_SUPERSCRIPTS = str.maketrans("0123456789", "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
+_FORMAT = re.compile(r"(?<![\w.])(?:(?:mxfp|fp|bf|tf)(?:4|8|16|32|64)|int8)(?:_e\dm\d)?(?![\w.]*\.\w|\w)")
+"""A number format as programs write it: "fp8_e4m3"; one that is part of a metric's name stays as it is."""
 
 
 def typo(text: str) -> str:
     """Free ASCII text set for a page: signs, units kept with their number, thousands only before a unit."""
     for pattern, into in _RULES:
         text = pattern.sub(into, text)
+    text = _POWER.sub(lambda m: f"{m[1]}{NBSP}{TIMES}{NBSP}10{str(int(m[2])).translate(_SUPERSCRIPTS)}", text)
+    text = _FORMAT.sub(lambda m: m[0].upper().replace("_", NBSP), text)
     return _THOUSANDS.sub(lambda found: grouped(int(found.group())), text)
 
 
@@ -181,10 +189,14 @@ def worst_number(clause: ClauseEntry) -> tuple[PartEntry, float] | None:
 
 
 def decimals(clause: ClauseEntry) -> int:
-    """Decimals of a row: those of its shown values and limit, more where a value would else look like its limit."""
+    """Decimals of a row: those of its shown values and limit, as long as the largest keeps four digits; more where a
+    value would else look like its limit."""
     found = numbers(clause)
     shown = [part.shown.partition(".")[2] for part, _ in found]
     places = max((len(text) for text in shown if text.isdigit()), default=0)
+    largest = max((abs(value) for _, value in found), default=0.0)
+    if largest >= 1:
+        places = min(places, max(DIGITS - len(f"{int(largest)}"), 0))
     bound = bound_of(clause)
     if bound is None:
         return min(places, 6)
@@ -325,6 +337,11 @@ def seconds_text(seconds: float) -> str:
         return f"{seconds:.1f}{NBSP}s"
     minutes = round(seconds / 60)
     return f"{minutes}{NBSP}min" if minutes < 60 else f"{minutes // 60}{NBSP}h {minutes % 60}{NBSP}min"
+
+
+def anchor(text: str) -> str:
+    """Untrusted text as the name of a place in the page."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in text[:60])
 
 
 def css_string(text: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_gpuready.model.shown import shown
+
 PYTHON = "python"
 """First word of an agent command: the transport puts in the node's own interpreter; recordings do not know it."""
 
@@ -37,8 +39,13 @@ class Command:
 
     @property
     def line(self) -> str:
-        """The words joined by spaces, to show and to key a recording; never executed."""
+        """The words joined by spaces, to key a recording; never executed."""
         return " ".join(self.argv)
+
+    @property
+    def shown(self) -> str:
+        """The same as a person reads it: a plan in a few words."""
+        return shown(self.line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,8 @@ class Watch:
     `hardware_xids` are Xid numbers of the hardware class in the kernel-log window, `log_alarms` these and fatal SXids
     in words with whose they are, `uncorrected_ecc` the growth of the volatile uncorrected counter. Any of them fails
     whatever was measured. `facts` are for people:
-    label -> text, e.g. "power" -> "77-412 W". `series` are samples for plots: name -> values, one per `times_s` entry.
+    label -> text, e.g. "power" -> "77-412 W". `series` are samples for plots: name -> values, one per `times_s` entry;
+    `limits` what a series must not pass, by its name, where somebody said it.
     """
 
     hardware_xids: tuple[int, ...] = ()
@@ -40,6 +41,7 @@ class Watch:
     facts: dict[str, str] = field(default_factory=dict)
     times_s: tuple[float, ...] = ()
     series: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    limits: dict[str, float] = field(default_factory=dict)
 
     @property
     def alarm(self) -> str:

@@ -64,7 +64,7 @@ def _bounded(result: CommandResult, document: Listing) -> Listing:
     """The document, unless it lists more GPUs than any node has: then all that follows from it would take for ever."""
     if len(document.gpus) > MOST_GPUS:
         raise ParseError(
-            f"{result.command.line} on {result.command.node}: expected at most {MOST_GPUS} GPUs, found "
+            f"{result.command.shown} on {result.command.node}: expected at most {MOST_GPUS} GPUs, found "
             f"{len(document.gpus)}; run the command on the node by hand"
         )
     return document
@@ -240,8 +240,7 @@ def _in_its_grace(result: CommandResult) -> CommandResult:
 
 
 def _where(result: CommandResult) -> str:
-    words = (word if len(word) <= SHOWN else f"{word[:20]}.." for word in result.command.argv)
-    return f"{' '.join(words)} on {result.command.node}"
+    return f"{result.command.shown} on {result.command.node}"
 
 
 def _ended_well(result: CommandResult, where: str) -> None:

@@ -150,6 +150,7 @@ class Run:
         ]
         numbers_of_log = [xid.number for xid in xids(log) if xid.hardware]
         times, series = self._series(numbers[0]) if numbers else ((), {})
+        slowdown = self.gpu.slowdown_c if self.gpu else None
         return Watch(
             hardware_xids=tuple(numbers_of_log) or tuple(xid.xid for xid in own),
             log_alarms=tuple(alarms),
@@ -157,6 +158,7 @@ class Run:
             facts={**self._facts(numbers), **(facts or {})},
             times_s=times,
             series=series,
+            limits={"temperature_c": slowdown} if slowdown is not None and "temperature_c" in series else {},
         )
 
     def _grown(self, name: str) -> int:

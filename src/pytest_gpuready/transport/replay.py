@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pytest_gpuready.errors import RecordingEndedError, TransportError
 from pytest_gpuready.model import Command, CommandResult
+from pytest_gpuready.model.shown import shown
 from pytest_gpuready.transport import Ended, one_by_one
 from pytest_gpuready.transport.recording import SITE, RecordingMeta, decode_result, read_lost, read_meta, result_files
 
@@ -51,7 +52,7 @@ class Replay:
         if command.repeat in runs:
             raise TransportError(
                 f"expected one result of each run of a command, found two of run {command.repeat + 1} of "
-                f"{command.line[:200]!a} on {command.node[:64]!a}, the second in {path}; record the node again"
+                f"{command.shown[:200]!a} on {command.node[:64]!a}, the second in {path}; record the node again"
             )
         runs[command.repeat] = found
 
@@ -69,7 +70,7 @@ class Replay:
         recorded = results.get(command.repeat)
         if recorded is None:
             says = (
-                f"{command.node}: expected result {command.repeat + 1} of {command.line!r}, found "
+                f"{command.node}: expected result {command.repeat + 1} of {command.shown!r}, found "
                 f"{'no such' if command.repeat < max(results) else len(results)} in {self.directory.name}/; "
                 "record the node again"
             )
@@ -98,10 +99,11 @@ class Replay:
         asked = _without_parameters(command.argv)
         words = asked[asked.index("--") + 1 :] if "--" in asked else asked
         where = f"in {self.directory.name}/"
-        found = f"found none {where} of {' '.join(words)}"
+        said = shown(" ".join(words))
+        found = f"found none {where} of {said}"
         if any(node == command.node and _without_parameters(argv) == asked for node, argv in self._results):
             changed = "the profile or an option has changed the command"
-            found = f"found {' '.join(words)} {where} with other parameters: {changed}"
+            found = f"found {said} {where} with other parameters: {changed}"
         return f"{command.node}: expected a recorded result, {found}; record the node again"
 
     def stop(self) -> None:
