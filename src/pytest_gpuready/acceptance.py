@@ -118,7 +118,9 @@ class Acceptance:
             self._directory = None if settings.joined else claim(settings.out)
             self._open(self.reach)
         except BaseException:
-            self.close()
+            gone = self.close()
+            if gone and screen:
+                screen.line(let_go(gone))
             raise
 
     def _ticket(self, site_level: int) -> tuple[Mapping[str, str], float]:
@@ -126,16 +128,17 @@ class Acceptance:
         hold_s = HOLD_S[self.settings.level or max(site_level or 4, self.settings.named_level)]
         return ticket(self.settings.out, hold_s=hold_s), hold_s
 
-    def close(self) -> None:
-        """Let others measure the nodes."""
+    def close(self) -> tuple[str, ...]:
+        """Let others measure the nodes; returns those that had to be told."""
         if self._lease:
             self._lease.release()
             self._lease = None
         # Who was refused the directory would have the nodes of the run that holds it, and may not let them go.
-        self.reach.close(release=self._directory is not None)
+        gone = self.reach.close(release=self._directory is not None)
         if self._directory:
             self._directory.give_up()
             self._directory = None
+        return gone
 
     def conclude(
         self, records: Mapping[tuple[str, str], Sequence[Record]], *, finished: bool, blockers: Sequence[str] = ()
@@ -355,6 +358,11 @@ class Acceptance:
             basis=f"{self.basis} {self.basis_note}".strip(),
             burn=self.settings.burn,
         )
+
+
+def let_go(nodes: Sequence[str]) -> str:
+    """What somebody wants to know who ended a run before its end."""
+    return f"let go of {fold(nodes)}: other runs may have {'it' if len(nodes) == 1 else 'them'}"
 
 
 def _continued(run: Run, names: Sequence[str]) -> list[str]:

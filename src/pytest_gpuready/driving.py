@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pytest_gpuready.acceptance import Acceptance, Settings
+from pytest_gpuready.acceptance import Acceptance, Settings, let_go
 from pytest_gpuready.again import command_again
 from pytest_gpuready.blocks import Lost, write_blocks
 from pytest_gpuready.certificate.build import Record
@@ -165,6 +165,7 @@ class Driving:
         self._lost: Lost = defaultdict(dict)
         self._trouble = ""
         self._unkept = ""
+        self._let_go = ""
         self._plan: list[str] = []
         self._feasible = True
         self._headed = False
@@ -330,7 +331,8 @@ class Driving:
             self._trouble = f"the certificate could not be built: {type(error).__name__}: {one_line(str(error))}"
             return exit_status if blockers and not self._unkept else INCOMPLETE
         finally:
-            self.acceptance.close()
+            gone = self.acceptance.close()
+            self._let_go = let_go(gone) if gone and blockers else ""
         self._config.hook.pytest_gpuready_certificate(
             certificate=self.certificate, directory=str(self.acceptance.run.out)
         )
@@ -357,6 +359,8 @@ class Driving:
         if self._trouble:
             reporter.write_sep("=", "GPU acceptance certificate")
             reporter.write_line(f"INCOMPLETE  {self._trouble}")
+        if self._let_go:
+            reporter.write_line(f"gpuready: {self._let_go}")
         if self.certificate is None:
             return
         write_blocks(reporter, self.certificate, self._lost)

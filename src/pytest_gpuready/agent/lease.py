@@ -120,7 +120,10 @@ def _in_the_way(file: LeaseFile, ticket: Ticket) -> str:
         return f"expected the node free, found {process} that has {file.path} and does not say why; see what it is"
     holder = found.record.ticket.holder
     if found.run == ticket.run:
-        return f"expected the earlier commands of this run to have ended, found {process}; see whether it hangs"
+        return (
+            f"expected the earlier commands of this run to have ended, found {process}; see whether it hangs, "
+            "or whether the run was started twice"
+        )
     if not found.record.until:
         return f"expected the node free, found {holder}, for as long as it lives; wait for its end"
     return f"expected the node free, found {holder}: {process} of it still runs; see whether it hangs"

@@ -132,10 +132,11 @@ class Leased:
         """End everything that runs through the inner transport."""
         self._inner.stop()
 
-    def release(self) -> None:
-        """Let go of every node that has answered; who does not hear it is free a little later."""
+    def release(self) -> tuple[str, ...]:
+        """Let go of every node that has answered, and return which; who does not hear it is free a little later."""
         self.rest()
         with self._lock:
             taken, self._heard = sorted(self._heard), {}
         for _ in run_each(self._inner, [release_command(node) for node in taken]):
             pass
+        return tuple(taken)

@@ -57,15 +57,17 @@ class Reach:
         paths: Mapping[str, tuple[str, ...]] = topology().paths
         return paths
 
-    def close(self, *, release: bool) -> None:
-        """Give everything back that was taken to reach the nodes; with `release` their lease, too."""
+    def close(self, *, release: bool) -> tuple[str, ...]:
+        """Give everything back that was taken to reach the nodes; with `release` their lease, too. Returns the nodes
+        that were let go."""
+        gone: tuple[str, ...] = ()
         if self.leased:
             self.leased.rest()
-            if release:
-                self.leased.release()
+            gone = self.leased.release() if release else ()
         close = getattr(self.way, "close", None)
         if close:
             close()
+        return gone
 
     @property
     def jobs(self) -> str:
