@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from pytest_gpuready import __version__
 from pytest_gpuready.campaign.directory import Directory, claim
 from pytest_gpuready.campaign.findings import Findings
-from pytest_gpuready.campaign.first import ask_all, ask_here, hold_to_site, read_first
+from pytest_gpuready.campaign.first import ask_all, ask_here, hold_to_site, not_leased, read_first
 from pytest_gpuready.campaign.lease import Lease, default_path, ticket
 from pytest_gpuready.campaign.leased import HOLD_S
 from pytest_gpuready.campaign.plan import Asked, plan
@@ -119,7 +118,9 @@ class Acceptance:
             self._directory = None if settings.joined else claim(settings.out)
             self._open(self.reach)
         except BaseException:
-            self.close()
+            gone = self.close()
+            if gone and screen:
+                screen.line(let_go(gone))
             raise
 
     def _ticket(self, site_level: int) -> tuple[Mapping[str, str], float]:
@@ -127,16 +128,17 @@ class Acceptance:
         hold_s = HOLD_S[self.settings.level or max(site_level or 4, self.settings.named_level)]
         return ticket(self.settings.out, hold_s=hold_s), hold_s
 
-    def close(self) -> None:
-        """Let others measure the nodes."""
+    def close(self) -> tuple[str, ...]:
+        """Let others measure the nodes; returns those that had to be told."""
         if self._lease:
             self._lease.release()
             self._lease = None
         # Who was refused the directory would have the nodes of the run that holds it, and may not let them go.
-        self.reach.close(release=self._directory is not None)
+        gone = self.reach.close(release=self._directory is not None)
         if self._directory:
             self._directory.give_up()
             self._directory = None
+        return gone
 
     def conclude(
         self, records: Mapping[tuple[str, str], Sequence[Record]], *, finished: bool, blockers: Sequence[str] = ()
@@ -253,6 +255,8 @@ class Acceptance:
         if settings.joined:
             keys = [key_of(probe.name, name) for probe in firsts for name in reach.names]
             first = read_first(firsts, reach.names, {key: store.read(key) or Taken() for key in keys})
+            if reach.leased:
+                reach.leased.adopt(name for name in reach.names if name not in first.unreached)
         elif reach.remote:
             first = ask_all(firsts, reach.names, reach.transport, site)
         else:
@@ -285,6 +289,7 @@ class Acceptance:
             gives_up=reach.remote,
         )
         self._assume(*filter(None, (reach.left_out, *self._differences())))
+        self._assume(*not_leased(first.taken))
         if settings.burn:
             if why := refused(settings.burn, self.inventory, self.level):
                 raise InventoryError(why)
@@ -300,6 +305,7 @@ class Acceptance:
             fresh=first.taken,
             findings=self.findings,
             probes=self._probes,
+            level=self.level,
             anew=settings.record is not None,
         )
         self._assume(*_continued(self.run, [node.name for node in self.inventory.nodes]))
@@ -354,14 +360,20 @@ class Acceptance:
         )
 
 
+def let_go(nodes: Sequence[str]) -> str:
+    """What somebody wants to know who ended a run before its end."""
+    return f"let go of {fold(nodes)}: other runs may have {'it' if len(nodes) == 1 else 'them'}"
+
+
 def _continued(run: Run, names: Sequence[str]) -> list[str]:
     """What is measured again in a continued run of these nodes, to be printed beside the assumptions."""
     said = []
     again = run.measured_again
+    if run.anew:
+        said.append(f"started anew: the earlier run is kept in {run.moved_to}/ and not continued: {run.anew}")
     if len(names) > 1 and (again or run.renewed):
-        touched = {re.sub("_gpu[0-9]+$", "", key.partition("@")[2]) for key in again}
-        partly = [name for name in names if name in touched and name not in run.renewed]
-        kept = [name for name in names if name not in touched and name not in run.renewed]
+        partly = [name for name in names if name in run.touched and name not in run.renewed]
+        kept = [name for name in names if name not in run.touched and name not in run.renewed]
         said += [f"{fold(kept)} kept"] if kept else []
         said += [f"{fold(run.renewed)} measured anew (not reached, rebooted or changed)"] if run.renewed else []
         said += [f"of {fold(partly)} what proved nothing measured again"] if partly else []

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pytest_gpuready.acceptance import Acceptance, Settings
+from pytest_gpuready.acceptance import Acceptance, Settings, let_go
 from pytest_gpuready.again import command_again
 from pytest_gpuready.blocks import Lost, write_blocks
 from pytest_gpuready.certificate.build import Record
@@ -27,10 +27,10 @@ from pytest_gpuready.certificate.document import Certificate
 from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.summary import summary_lines
 from pytest_gpuready.certificate.words import STOPPED
-from pytest_gpuready.errors import GpuReadyError, LeaseError, StoreError
+from pytest_gpuready.errors import GpuReadyError, LeaseError, StoreError, UnreachedError
 from pytest_gpuready.grouped import Group, decode, groups
 from pytest_gpuready.judge import Found
-from pytest_gpuready.judging import CLAUSE, LOST, NO_ANSWER, Judging, parts_of
+from pytest_gpuready.judging import CLAUSE, LOST, NO_ANSWER, Judging, NotMeasuredError, parts_of
 from pytest_gpuready.model import Clause, Outcome, Part
 from pytest_gpuready.profiles.metrics import AFTER_LOAD
 from pytest_gpuready.screen import screen_of
@@ -42,6 +42,8 @@ USAGE = 4
 INTERRUPTED = 2
 INFEASIBLE = 1
 """The exit code of a dry run whose plan cannot be carried out on some node."""
+UNKEPT = "gpuready.unkept"
+"""The property of a report that says why the store could not be used: the run ends there."""
 DEFAULT_LEVEL = "GPUREADY_DEFAULT_LEVEL"
 """Environment variable of whoever started pytest: the level where neither -m nor the site file names one."""
 
@@ -88,7 +90,7 @@ def open_driving(config: pytest.Config, level: int | None) -> Driving:
     except KeyboardInterrupt:
         why = f"interrupted before the run was open: nothing was measured{older}"
         raise unopened(config, why, INTERRUPTED) from None
-    except LeaseError as error:
+    except (LeaseError, UnreachedError) as error:
         raise unopened(config, f"INCOMPLETE: {error}{older}", INCOMPLETE) from error
     except GpuReadyError as error:
         raise unopened(config, f"{error}{older}", USAGE) from error
@@ -162,6 +164,8 @@ class Driving:
         self._records: dict[tuple[str, str], list[Record]] = defaultdict(list)
         self._lost: Lost = defaultdict(dict)
         self._trouble = ""
+        self._unkept = ""
+        self._let_go = ""
         self._plan: list[str] = []
         self._feasible = True
         self._headed = False
@@ -207,6 +211,12 @@ class Driving:
         items.sort(key=_place)
         return dropped
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """What the tests ask for is taken in their order, also where several processes share them."""
+        self.acceptance.taking.follow(
+            (item.stash[CLAUSE], parts_of(item)) for item in session.items if CLAUSE in item.stash
+        )
+
     def plan(self, items: Sequence[pytest.Item]) -> None:
         """Instead of running these tests, see what they would measure.
 
@@ -242,6 +252,11 @@ class Driving:
         except KeyboardInterrupt:
             self._interrupted(item.stash[CLAUSE], parts_of(item))
             raise
+        except StoreError as error:
+            # What cannot be kept may not be measured: a load that leaves no trace is repeated for nothing.
+            item.session.shouldfail = one_line(str(error))
+            item.user_properties.append((UNKEPT, one_line(str(error))))
+            raise NotMeasuredError(str(error)) from error
 
     def _interrupted(self, clause: Clause, parts: Sequence[Part]) -> None:
         """No test will say it any more: what was measured just now, for this clause and others, has no verdict."""
@@ -261,6 +276,7 @@ class Driving:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect what tests said, here or in a worker."""
         said = {str(name): str(value) for name, value in report.user_properties}
+        self._unkept = self._unkept or said.get(UNKEPT, "")
         if "gpuready.clause" not in said:
             return
         if report.when == "teardown" and not report.failed:
@@ -301,22 +317,26 @@ class Driving:
                 self._folder.cleanup()
             return exit_status or (0 if self._feasible else INFEASIBLE)
         blockers = []
+        if self._unkept:  # with xdist pytest says "interrupted" then, and nobody has
+            blockers.append(f"nothing more was measured: {self._unkept}")
+            exit_status = int(pytest.ExitCode.TESTS_FAILED)
         if exit_status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             blockers.append(f"{STOPPED}{exit_status}: {_PYTEST_CODES.get(exit_status, 'stopped early')}")
         try:
             self.certificate = self.acceptance.conclude(self._records, finished=True, blockers=blockers)
         except StoreError as error:
             self._trouble = str(error)
-            return exit_status if blockers else INCOMPLETE
+            return exit_status if blockers and not self._unkept else INCOMPLETE
         except Exception as error:  # a defect of ours must end as INCOMPLETE, not as a verdict
             self._trouble = f"the certificate could not be built: {type(error).__name__}: {one_line(str(error))}"
-            return exit_status if blockers else INCOMPLETE
+            return exit_status if blockers and not self._unkept else INCOMPLETE
         finally:
-            self.acceptance.close()
+            gone = self.acceptance.close()
+            self._let_go = let_go(gone) if gone and blockers else ""
         self._config.hook.pytest_gpuready_certificate(
             certificate=self.certificate, directory=str(self.acceptance.run.out)
         )
-        if blockers:
+        if blockers and not self._unkept:
             return exit_status
         code = {"ACCEPTED": 0, "REJECTED": 1, "INCOMPLETE": INCOMPLETE}[self.certificate.judged]
         return code or exit_status
@@ -339,6 +359,8 @@ class Driving:
         if self._trouble:
             reporter.write_sep("=", "GPU acceptance certificate")
             reporter.write_line(f"INCOMPLETE  {self._trouble}")
+        if self._let_go:
+            reporter.write_line(f"gpuready: {self._let_go}")
         if self.certificate is None:
             return
         write_blocks(reporter, self.certificate, self._lost)

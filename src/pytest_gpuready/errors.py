@@ -23,6 +23,10 @@ class TransportError(GpuReadyError):
     """A node could not be reached, or a command could not be started there."""
 
 
+class UnreachedError(TransportError):
+    """None of the nodes of a run that could be continued is reachable."""
+
+
 class RecordingEndedError(TransportError):
     """A command was recorded, but not as often as it is asked for now."""
 

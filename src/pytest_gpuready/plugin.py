@@ -164,6 +164,8 @@ def pytest_configure_node(node: Any) -> None:
     if driving:
         if driving.acceptance.reach.kind == "kubernetes":
             raise pytest.UsageError("expected no -n with --gpuready-transport kubernetes: one process holds the pods")
+        if driving.acceptance.reach.leased:
+            driving.acceptance.reach.leased.rest()  # the workers ask, and know whom
         node.workerinput["gpuready_out"] = str(driving.acceptance.run.out)
         node.workerinput["gpuready_job"] = driving.acceptance.reach.jobs
 

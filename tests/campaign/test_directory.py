@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,26 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(LeaseError, match="found another run writing to it"):
         claim(out)
     second.give_up()
+
+
+def test_who_is_refused_hears_whose_it_is(tmp_path: Path) -> None:
+    """User, host, process and start of the run that has the directory; what stands there is shown as plain text."""
+    held = claim(tmp_path / "out")
+    with pytest.raises(LeaseError, match=rf"writing to it, that of \S+ \(\S+ pid {os.getpid()}\) since 20"):
+        claim(tmp_path / "out")
+    (tmp_path / "out/run.lock").write_text("x\x1b[31m" + "y" * 999)
+    with pytest.raises(LeaseError, match=r"that of x\?\[31my+; wait") as refused:
+        claim(tmp_path / "out")
+    assert len(str(refused.value)) < 500
+    held.give_up()
+
+
+def test_a_run_that_lost_its_run_file_is_kept(tmp_path: Path) -> None:
+    """Where what was measured is there and `run.json` is not, the line says just that."""
+    for name in ("store", "evidence"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(StoreError, match=r"expected run\.json in .*, found it gone while what was measured is there"):
+        claim(tmp_path)
 
 
 def test_nothing_is_left_where_no_run_was_opened(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from pytest_gpuready.transport.agent_environment import agent_environment
 from pytest_gpuready.transport.kept import request
 from pytest_gpuready.transport.local import Local
 
+NODE = (PYTHON, "-m", "pytest_gpuready.agent", "node")
+
 
 def test_the_second_run_is_told_who_holds_the_node(tmp_path: Path) -> None:
     """A held lease names user, process, start and directory of the holder."""
@@ -51,7 +53,8 @@ def test_the_lease_does_not_follow_a_link(tmp_path: Path) -> None:
 
 
 def test_a_run_from_elsewhere_and_one_on_the_node_never_meet(tmp_path: Path) -> None:
-    """Each is told of the other in the same words, by whoever came first; `release` ends it, for its own run alone."""
+    """Each is told of the other in the same words, by whoever came first; `release` ends it, for its own run alone, and
+    a renewal that comes behind it takes nothing."""
     lease = tmp_path / "lease"
     first, second = (
         Local(environment=ticket(tmp_path / name, wait_s=0.0, path=str(lease))) for name in ("first", "second")
@@ -61,6 +64,7 @@ def test_a_run_from_elsewhere_and_one_on_the_node_never_meet(tmp_path: Path) -> 
     assert said.startswith("node01: expected the node free, found an acceptance run of ")
     assert said.endswith(f"which writes to {tmp_path}/local, for as long as it lives; wait for its end")
     on_node.release()
+    assert first.run(Command(node="node01", argv=NODE, timeout_s=60.0)).exit_code == 0
     kept = first.run(renew_command("node01"))
     assert (kept.exit_code, kept.stdout, kept.stderr, refusal(kept)) == (0, "", "", "")
     assert f"which writes to {tmp_path}/first; unless it goes on, the node is free in at most 5 min" in refusal(
@@ -69,6 +73,8 @@ def test_a_run_from_elsewhere_and_one_on_the_node_never_meet(tmp_path: Path) -> 
     with pytest.raises(LeaseError, match=rf"node01: expected the node free, found .*{tmp_path}/first; unless"):
         Lease(lease, node="node01", out=tmp_path / "local")
     assert refusal(first.run(release_command("node01"))) == ""
+    late = first.run(renew_command("node01"))
+    assert (late.exit_code, refusal(late), lease.read_text().strip()) == (0, "", "")
     Lease(lease, node="node01", out=tmp_path / "local").release()
 
 

@@ -108,7 +108,7 @@ def test_a_damaged_store_file_is_an_error(tmp_path: Path) -> None:
     store.take({"k": COMMAND})
     path = tmp_path / "store" / "k.json"
     path.write_bytes(path.read_bytes()[:30])
-    with pytest.raises(StoreError, match="remove the file"):
+    with pytest.raises(StoreError, match="start in a new directory"):
         store.read("k")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.store import Store
 from pytest_gpuready.campaign.taking import Taking
+from pytest_gpuready.errors import TransportError
 from pytest_gpuready.model import (
     Clause,
     Command,
@@ -109,7 +110,7 @@ def run(tmp_path: Path, *clauses: Clause, transport: Counting | None = None, **p
         profile=profile,
         inventory=Inventory(nodes=(NODE,)),
     )
-    return Taking(store=store, findings=findings), transport
+    return Taking(store=store, findings=findings, gives_up=True), transport
 
 
 def take(taking: Taking, metric: str) -> Outcome:
@@ -202,3 +203,43 @@ def test_another_process_reads_what_was_taken(tmp_path: Path) -> None:
     other, _ = run(tmp_path, transport=transport)
     assert take(other, "after-2") is Outcome.PASS
     assert transport.ran == before
+
+
+class Losing(Counting):
+    """A transport that brings no answer to commands of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def run(self, command: Command) -> CommandResult:
+        result = super().run(command)
+        if command.argv[-1].startswith(self._name):
+            raise TransportError("node01: Connection refused")
+        return result
+
+
+def test_what_is_lost_in_one_process_is_lost_in_all(tmp_path: Path) -> None:
+    """A node that two measurements in a row lost is not asked by another process of the run either, which says why."""
+    taking, transport = run(tmp_path, transport=Losing("copies"))
+    for part in (NODE.slots[0].part, NODE.slots[1].part):
+        taking.take(CLAUSES[3], part)
+    other, _ = run(tmp_path, transport=transport)
+    other.take(CLAUSES[2], NODE.slots[0].part)
+    assert transport.ran == [*of("health"), *of("copies")]
+    assert other.findings.unanswered("soak", NODE.slots[0].part) == "node01: Connection refused"
+
+
+def test_a_process_that_is_ahead_takes_what_comes_before(tmp_path: Path) -> None:
+    """Whoever asks first, measurements are taken in the order of the tests; none twice, and none that is not due."""
+    taking, transport = run(tmp_path)
+    parts = [slot.part for slot in NODE.slots]
+    taking.follow([(CLAUSES[4], parts), (CLAUSES[3], parts), (CLAUSES[2], parts)])
+    taking.take(CLAUSES[2], parts[0])
+    assert transport.ran == [*of("health"), *of("copies"), "after-2@node01", of("soak")[0]]
+    taking.take(CLAUSES[3], parts[1])
+    assert len(transport.ran) == 6
+    blocked, transport = run(tmp_path / "blocked", broken=One("health", 1))
+    blocked.follow([(CLAUSES[4], parts), (CLAUSES[3], parts), (CLAUSES[1], [NODE.part])])
+    blocked.take(CLAUSES[1], NODE.part)
+    assert set(of("copies")) & set(transport.ran) == set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_gpuready.errors import InventoryError
 from pytest_gpuready.inventory.found import models
 from pytest_gpuready.inventory.identity import impostors, same_host, shared
 from pytest_gpuready.inventory.nodeset import expand, fold
@@ -50,3 +51,11 @@ def test_names_are_unfolded_and_folded() -> None:
     assert expand("node[008-010,009]") == ("node008", "node009", "node010")
     assert fold(expand("rack[1-2]n[1-2]")) == "rack[1-2]n[1-2]"
     assert fold(("a",)) == "a"
+
+
+def test_sets_beside_each_other_are_counted_together() -> None:
+    """Two ranges are as many nodes as both have, however large; only within one name ranges multiply."""
+    assert len(expand("a[1-150],b[1-150],c[1-2]d[1-2]")) == 304
+    for text in ("a[1-20000],b[1-2]", "a[1-200]b[1-200]", "a[1-9,10-30000]"):
+        with pytest.raises(InventoryError, match="more than 20000 nodes"):
+            expand(text)

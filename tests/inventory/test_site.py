@@ -132,6 +132,14 @@ def test_a_list_of_gpus_keeps_order_and_form(site_of: SiteOf) -> None:
         ("site: 1\nexclude: [{clause: GPU-1}]\n", "$.exclude[0]: expected the key 'reason', found none; add it"),
         ("site: 1\nexclude: [{clause: GPU-1, reason: ' '}]\n", "$.exclude[0].reason: expected something here"),
         ("site: 1\nexclude: [{clause: A-1, reason: b}, {clause: A-1, reason: b}]\n", "found 'A-1' twice; keep one"),
+        (
+            "site: 1\nnodes: {a: {gpus: 1, host: m1}, b: {gpus: 1, host: M1.}}\n",
+            "$.nodes.b.host: expected a host of its own, found 'm1' for a as well",
+        ),
+        (
+            "site: 1\nnodes: {a: {gpus: 1, host: b}, b: {gpus: 1}}\n",
+            "$.nodes.b: expected a host of its own, found 'b' for a as well",
+        ),
         ("site: 1\nstand_in: ''\n", "$.stand_in: expected something here, found nothing"),
         ("site: 1\nstand_in: ' '\n", "$.stand_in: expected something here, found nothing"),
         ("site: 1\nstand_in: '\u200b'\n", "$.stand_in: expected something here, found nothing"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pytest_gpuready.errors import RecordingEndedError, TransportError
 from pytest_gpuready.model import Command, CommandResult
-from pytest_gpuready.transport import Interrupted
+from pytest_gpuready.transport import Ended, Interrupted
 from pytest_gpuready.transport.local import Local
 from pytest_gpuready.transport.recording import Recording, append, read_meta, read_results
 from pytest_gpuready.transport.replay import Replay
@@ -29,12 +30,68 @@ def test_a_recorded_command_is_replayed_as_it_was(tmp_path: Path) -> None:
 def test_repeats_come_in_order_and_end(tmp_path: Path) -> None:
     """Asked again, a replay gives the next recorded result, and invents none beyond the last."""
     recording = Recording(Local(), tmp_path / "r")
-    first, second = recording.run(echo("x")), recording.run(echo("x"))
-    replay = Replay(tmp_path / "r")
     asked = [dataclasses.replace(echo("x"), repeat=number) for number in range(3)]
+    first, second = recording.run(asked[0]), recording.run(asked[1])
+    replay = Replay(tmp_path / "r")
     assert [replay.run(command).started for command in asked[:2]] == [first.started, second.started]
     with pytest.raises(RecordingEndedError, match="expected result 3 of 'echo x', found 2"):
         replay.run(asked[2])
+
+
+def test_a_retest_stands_in_for_no_first_run(tmp_path: Path) -> None:
+    """Where the first run is not in the recording its command has no answer, although its retest is there."""
+    retest = dataclasses.replace(echo("x"), repeat=1)
+    Recording(Local(), tmp_path / "r").run(retest)
+    replay = Replay(tmp_path / "r")
+    assert replay.run(retest).stdout == "x\n"
+    with pytest.raises(TransportError, match="expected result 1 of 'echo x', found no such") as refused:
+        replay.run(echo("x"))
+    assert not isinstance(refused.value, RecordingEndedError)
+
+
+def test_two_results_of_one_run_are_refused(tmp_path: Path) -> None:
+    """A recording that holds two results of one run of a command does not say which of them counts: it is refused."""
+    recording = Recording(Local(), tmp_path / "r")
+    recording.run(echo("x"))
+    recording.run(echo("x"))
+    with pytest.raises(TransportError, match="found two of run 1 of 'echo x' on 'node01'"):
+        Replay(tmp_path / "r")
+
+
+def test_what_was_lost_is_lost_again(tmp_path: Path) -> None:
+    """A retest to which no answer came has none in the replay, for the same reason; the first run has its own."""
+
+    class Loses(Local):
+        """Brings the first run of a command, and no other."""
+
+        def run(self, command: Command) -> CommandResult:
+            if command.repeat:
+                raise TransportError("node01: expected to log in, found Connection refused")
+            return super().run(command)
+
+    recording = Recording(Loses(), tmp_path / "r")
+    retest = dataclasses.replace(echo("x"), repeat=1)
+    outcomes = [outcome for command in (echo("x"), retest) for _, outcome in recording.run_many([command])]
+    assert isinstance(outcomes[1], TransportError)
+    replay = Replay(tmp_path / "r")
+    assert replay.run(echo("x")) == outcomes[0]
+    with pytest.raises(TransportError, match="node01: expected to log in, found Connection refused") as lost:
+        replay.run(retest)
+    assert not isinstance(lost.value, RecordingEndedError)
+
+
+def test_of_a_result_that_comes_twice_the_first_is_recorded(tmp_path: Path) -> None:
+    """What a transport brings behind the answer to a command is not kept: a run does not take it either."""
+
+    class Twice(Local):
+        """Brings each result twice."""
+
+        def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
+            for command in commands:
+                yield from [(command, self.run(command))] * 2
+
+    assert len(list(Recording(Twice(), tmp_path / "r").run_many([echo("x")]))) == 2
+    assert len(read_results(tmp_path / "r")) == 1
 
 
 def test_switches_are_recorded_with_the_nodes(tmp_path: Path) -> None:

@@ -138,21 +138,23 @@ def main(argv: Sequence[str]) -> int:
     if not ticket:
         _print(probe, arguments)
         return 0
-    from pytest_gpuready.agent.lease import MUTE, REFUSED, SAYS, take_by  # noqa: PLC0415 - see above
+    from pytest_gpuready.agent.lease import MUTE, REFUSED, SAYS, renew_by, take_by  # noqa: PLC0415 - see above
 
     try:
+        if about_lease and arguments == ["renew"]:
+            renew_by(ticket, boot=boot_id())
+            return 0
         held = take_by(ticket, word=probe, deadline=deadline, boot=boot_id())
     except LeaseError as error:
         print(f"{SAYS}{error}", file=sys.stderr)
         return REFUSED
     if held.mute:
         print(MUTE, file=sys.stderr)
-    if arguments == ["release"] and about_lease:
+    if about_lease:
         held.free()
         return 0
     try:
-        if not about_lease:
-            _print(probe, arguments)
+        _print(probe, arguments)
     finally:
         held.end()
     return 0

@@ -71,6 +71,26 @@ def take(ticket: Ticket, at: Here, *, deadline_s: float = 0.0, sharing: bool = F
     return held
 
 
+def renew(ticket: Ticket, at: Here) -> None:
+    """Keep the node for its run for another `hold_s`, where it is that run's: one that was let go, be it in this
+    moment, is not taken again. A command of the run that has the lock renews by itself.
+
+    Raises:
+        LeaseError: another run has it, or the file cannot be used.
+    """
+    file = LeaseFile(at)
+    try:
+        locked = file.lock(fcntl.LOCK_SH)
+        found = file.read()
+        if found.run == ticket.run:
+            if locked:
+                Held(file, ticket, at, 0.0).write()
+        elif found.left_s > 0 or not locked:
+            raise LeaseError(_in_the_way(file, ticket))
+    finally:
+        file.close()
+
+
 def _taken(file: LeaseFile, ticket: Ticket, held: Held, *, sharing: bool) -> bool:
     """Try once. Raises LeaseError where it is no use to try again."""
     locked = file.lock(fcntl.LOCK_SH if sharing else fcntl.LOCK_EX)
@@ -100,7 +120,10 @@ def _in_the_way(file: LeaseFile, ticket: Ticket) -> str:
         return f"expected the node free, found {process} that has {file.path} and does not say why; see what it is"
     holder = found.record.ticket.holder
     if found.run == ticket.run:
-        return f"expected the earlier commands of this run to have ended, found {process}; see whether it hangs"
+        return (
+            f"expected the earlier commands of this run to have ended, found {process}; see whether it hangs, "
+            "or whether the run was started twice"
+        )
     if not found.record.until:
         return f"expected the node free, found {holder}, for as long as it lives; wait for its end"
     return f"expected the node free, found {holder}: {process} of it still runs; see whether it hangs"
@@ -166,9 +189,27 @@ def take_by(text: str, *, word: str, deadline: str, boot: str) -> Held:
     Raises:
         LeaseError: see `take`; or what the controller gave is no ticket.
     """
+    ticket, at = _given(text, boot)
     try:
-        ticket, deadline_s = ticket_of(text), float(deadline or 0)
+        deadline_s = float(deadline or 0)
+    except ValueError as error:
+        raise LeaseError(f"expected a deadline in seconds, found {error}; correct the transport") from error
+    return take(ticket, at, deadline_s=deadline_s, sharing=word in SHARING)
+
+
+def renew_by(text: str, *, boot: str) -> None:
+    """`renew` by the ticket that the controller gave.
+
+    Raises:
+        LeaseError: see `renew`; or what the controller gave is no ticket.
+    """
+    ticket, at = _given(text, boot)
+    renew(ticket, at)
+
+
+def _given(text: str, boot: str) -> tuple[Ticket, Here]:
+    try:
+        ticket = ticket_of(text)
     except ValueError as error:
         raise LeaseError(f"expected the ticket of a run, found {error}; correct the transport") from error
-    at = Here(path=Path(ticket.path) if ticket.path else default_path(), boot=boot)
-    return take(ticket, at, deadline_s=deadline_s, sharing=word in SHARING)
+    return ticket, Here(path=Path(ticket.path) if ticket.path else default_path(), boot=boot)

@@ -167,7 +167,8 @@ def _open(path: Path) -> tuple[int, bool]:
             return _regular(path, descriptor), False
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise LeaseError(f"expected to open the lease {path}, found {error.strerror}; remove it") from error
+            found = "a link" if error.errno == errno.ELOOP else error.strerror  # no link in its place is followed
+            raise LeaseError(f"expected to open the lease {path}, found {found}; remove it") from error
     try:
         return _regular(path, os.open(path, os.O_RDONLY | _FLAGS)), True
     except OSError as error:

@@ -7,16 +7,21 @@ touched a node. Whoever claims a directory and then cannot open a run leaves it 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import fcntl
 import os
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from pytest_gpuready.agent.lease_record import plain
+from pytest_gpuready.campaign.lease import user
 from pytest_gpuready.errors import LeaseError, StoreError
 
 LOCK = "run.lock"
 RUN = "run.json"
+_SHOWN = 200
 _TURNS = 16
 """How often a lock file is opened that somebody takes away in that moment."""
 
@@ -63,6 +68,11 @@ def claim(out: Path) -> Directory:
     """
     try:
         names = {path.name for path in out.iterdir()} if out.exists() else set()
+        if {"store", "evidence"} <= names and RUN not in names:
+            raise StoreError(
+                f"expected {RUN} in {out}, found it gone while what was measured is there; keep that directory, and "
+                "choose another --gpuready-out"
+            )
         if names - {LOCK} and RUN not in names:
             raise StoreError(
                 f"expected {out} to be empty or a run directory, found other files; choose another --gpuready-out"
@@ -94,8 +104,29 @@ def _lock(out: Path) -> TextIO:
             file.close()
             continue
         if (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino):
+            with contextlib.suppress(OSError):  # who is refused learns less where the disk is full
+                file.truncate(0)
+                file.write(_me())
+                file.flush()
             return file
         file.close()  # what was locked here was given up, or is kept aside
     raise LeaseError(
-        f"expected {out} free, found another run writing to it; wait for its end or choose another --gpuready-out"
+        f"expected {out} free, found another run writing to it{_holder(out)}; wait for its end or choose another "
+        "--gpuready-out"
     )
+
+
+def _me() -> str:
+    """Who has the directory, for whoever is refused it."""
+    since = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return f"{user()} ({socket.gethostname()} pid {os.getpid()}) since {since}\n"
+
+
+def _holder(out: Path) -> str:
+    """Who wrote itself into the lock, "" where nobody did. Anybody who may write there may have."""
+    try:
+        with (out / LOCK).open(encoding="utf-8", errors="replace") as file:
+            said = plain(file.readline(_SHOWN).strip(), _SHOWN)
+    except OSError:
+        return ""
+    return f", that of {said}" if said else ""

@@ -164,6 +164,16 @@ class Findings:
         """What this probe is asked about to answer for a part: the part itself or its node; None where neither is."""
         return self._place(probe, part)[0]
 
+    def nodes_of_scopes(self) -> dict[str, str]:
+        """The store's name of every scope that there is -> its node."""
+        probes = {probe.name: probe for probe in self._probe_of.values()}.values()
+        return {
+            key_of(probe.name, scope.name): node.name
+            for node in self.inventory.nodes
+            for probe in probes
+            for scope in probe.scopes(node)
+        }
+
     def is_stored(self, probe: Probe, scope: Part) -> bool:
         """True where this scope was measured, or it is known why it cannot be."""
         return self._stored(probe, scope) is not None

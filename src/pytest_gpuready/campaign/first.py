@@ -11,17 +11,23 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pytest_gpuready.agent.lease import MUTE
 from pytest_gpuready.campaign.leased import HeldError
 from pytest_gpuready.campaign.store import Taken, key_of
 from pytest_gpuready.errors import GpuReadyError, InventoryError, LeaseError, TransportError
 from pytest_gpuready.inventory import NodeFound, Site, denied
 from pytest_gpuready.inventory.identity import impostors, shared
+from pytest_gpuready.inventory.nodeset import fold
+from pytest_gpuready.inventory.standins import among_hardware
 from pytest_gpuready.model import CommandResult, Node, Profile
 from pytest_gpuready.model.agent_doc import NodeDoc, NvmlDoc
 from pytest_gpuready.parse.agent import envelope, node_doc, nvml_doc
 from pytest_gpuready.probes import Probe
 from pytest_gpuready.transport import StoppedError, Transport, run_each
 from pytest_gpuready.transport.rubbish import KEPT_BYTES, shortened
+
+LONGEST_BYTES = 4 * 2**20
+"""More than any node has to say of itself: of 16 GPUs and 2,000 kernel lines it is less than a tenth."""
 
 
 @dataclass(slots=True)
@@ -89,7 +95,7 @@ def ask_all(probes: Sequence[Probe], names: Sequence[str], transport: Transport,
                 continue  # a second result, or one that nobody asked for
             key = key_of(probe.name, command.node)
             if isinstance(outcome, CommandResult):
-                first.taken[key] = Taken(results=[_bounded(outcome, probe)])
+                first.taken[key] = _bounded(outcome, probe)
             elif not isinstance(outcome, StoppedError):
                 first.taken[key] = Taken(problem=str(outcome))
                 held += [str(outcome)] if isinstance(outcome, HeldError) else []
@@ -107,15 +113,19 @@ def ask_all(probes: Sequence[Probe], names: Sequence[str], transport: Transport,
     return first
 
 
-def _bounded(result: CommandResult, probe: Probe) -> CommandResult:
-    """The result; of a long one that is no answer to this probe its beginning: all nodes' are held until the run is
-    open."""
+def _bounded(result: CommandResult, probe: Probe) -> Taken:
+    """The result; of a long one that is no answer to this probe, or longer than any, its beginning: all nodes' are held
+    until the run is open."""
+    if len(result.stdout) > LONGEST_BYTES:
+        why = f"expected at most {LONGEST_BYTES // 2**20} MiB of {probe.name}, found {len(result.stdout)} bytes"
+        problem = f"{result.command.node}: {why}; run the command on the node by hand"
+        return Taken(problem=problem, earlier=[shortened(result)])
     if len(result.stdout) > KEPT_BYTES:
         try:
             envelope(result, probe.name)
         except GpuReadyError:
-            return shortened(result)
-    return result
+            return Taken(results=[shortened(result)])
+    return Taken(results=[result])
 
 
 def _only_themselves(first: First, probes: Sequence[Probe], names: Sequence[str], site: Site | None) -> None:
@@ -137,12 +147,19 @@ def _only_themselves(first: First, probes: Sequence[Probe], names: Sequence[str]
 
 
 def _gpus(docs: Mapping[str, NodeFound]) -> dict[tuple[str, str], list[str]]:
-    """Every GPU by its UUID -> the nodes that show it: no GPU is in two machines."""
+    """Every GPU by its UUID, and all serials of a node together -> the nodes that show it: no GPU is in two machines.
+
+    One serial alone may be that of a board whose GPUs are given to several virtual machines.
+    """
     seen: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, found in docs.items():
-        for gpu in found.nvml_doc.gpus if found.nvml_doc else ():
+        gpus = found.nvml_doc.gpus if found.nvml_doc else ()
+        for gpu in gpus:
             if gpu.uuid:
                 seen["GPU", gpu.uuid].append(name)
+        serials = sorted({gpu.serial for gpu in gpus if gpu.serial})
+        if len(serials) > 1:
+            seen["GPU serials", ", ".join(serials)].append(name)
     return seen
 
 
@@ -158,7 +175,7 @@ def read_first(probes: Sequence[Probe], names: Sequence[str], read: Mapping[str,
 
 
 def hold_to_site(first: First, probes: Sequence[Probe], site: Site | None, profile: Profile | None) -> None:
-    """Refuse who belies the site file.
+    """Refuse who belies the site file, and who names itself a stand-in among hardware.
 
     Raises:
         InventoryError: there is only one node: then the file itself has to be corrected.
@@ -167,6 +184,18 @@ def hold_to_site(first: First, probes: Sequence[Probe], site: Site | None, profi
         if len(first.docs) == 1:
             raise InventoryError(why)
         first.refuse(name, f"{name}: {why}", probes)
+    for name, why in among_hardware(site, first.docs).items():
+        first.refuse(name, f"{name}: {why}", probes)
+
+
+def not_leased(taken: Mapping[str, Taken]) -> list[str]:
+    """A line about the nodes that said that nobody is kept off them between the commands of this run."""
+    results = [result for one in taken.values() for result in one.results]
+    names = sorted({result.command.node for result in results if MUTE in result.stderr.splitlines()})
+    said = (
+        "the lease cannot be written there (is /run/lock full?), so between its commands this run kept nobody else off"
+    )
+    return [f"{fold(names)}: {said}"] if names else []
 
 
 def _found(taken: Mapping[str, Taken], node: str) -> NodeFound:

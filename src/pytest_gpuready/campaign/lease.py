@@ -90,7 +90,7 @@ def _ticket(out: Path, *, hold_s: float, wait_s: float, path: str = "") -> Ticke
         run=hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
         if hold_s
         else f"local-{os.getpid()}-{os.urandom(4).hex()}",
-        user=_user(),
+        user=user(),
         host=host,
         pid=os.getpid(),
         since=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -117,7 +117,8 @@ def _filesystem(out: Path) -> tuple[str, ...]:
     return ()
 
 
-def _user() -> str:
+def user() -> str:
+    """Who runs this, by name where there is one."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

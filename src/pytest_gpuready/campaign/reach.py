@@ -57,13 +57,17 @@ class Reach:
         paths: Mapping[str, tuple[str, ...]] = topology().paths
         return paths
 
-    def close(self, *, release: bool) -> None:
-        """Give everything back that was taken to reach the nodes; with `release` their lease, too."""
-        if self.leased and release:
-            self.leased.release()
+    def close(self, *, release: bool) -> tuple[str, ...]:
+        """Give everything back that was taken to reach the nodes; with `release` their lease, too. Returns the nodes
+        that were let go."""
+        gone: tuple[str, ...] = ()
+        if self.leased:
+            self.leased.rest()
+            gone = self.leased.release() if release else ()
         close = getattr(self.way, "close", None)
         if close:
             close()
+        return gone
 
     @property
     def jobs(self) -> str:
@@ -128,12 +132,12 @@ def reach(
     far = kind != "local"
     ticket, hold_s = lease(declared.level if declared else 0) if lease and far else ({}, 0.0)
     bare, way = open_way(kind, Way(site=declared, names=names, lease=ticket, job=job), screen)
-    leased = Leased(way, hold_s) if ticket else None
+    leased = Leased(way, hold_s, quiet=bare, joined=joined) if ticket else None
     way = leased or way
     if record:
         if not joined and (record / "recording.json").exists():
             raise InventoryError(f"expected no recording in {record} yet, found one; choose another directory")
-        way = Recording(way, record, site=site)
+        way = Recording(way, record, site=site, selected=names if asked and declared and declared.nodes else ())
     return Reach(
         names=names, transport=way, site=declared, remote=far, left_out=left_out, leased=leased, way=bare, kind=kind
     )
@@ -145,8 +149,9 @@ def _recorded(replay: Replay, site: Path | None, asked: tuple[str, ...]) -> Reac
     declared = load_site(declared_in) if declared_in else None
     recorded = tuple(replay.meta.nodes)
     several = len(recorded) > 1
-    if several and not asked and not site and declared and {node.name for node in declared.nodes} > set(recorded):
-        asked = recorded  # a recording of some of the nodes of its site file
+    if not asked and not site and declared and declared.nodes:
+        # Those that were asked for then; whoever else is declared and is not in the recording is missing from it.
+        asked = tuple(replay.meta.selected)
     if not several and not asked:
         names: tuple[str, ...] = (node_name(declared, recorded[0]),)
     else:

@@ -4,12 +4,13 @@ A run that ended INCOMPLETE (or was killed) is continued when it is about the sa
 profile, site file and basis. Then only what proved itself is kept (PASS, MARGINAL, OBSERVED, judged again from the
 store); what did not is measured again and stays among the evidence as an earlier attempt. So does what was seen after a
 load: it is looked at again, behind the loads of today. A run that has seen a FAIL, if only in one of several
-measurements, is never continued: measuring until it fits is not acceptance. Anything else in the directory is moved to
-`DIR.N` and a new run starts.
+measurements, is never continued: measuring until it fits is not acceptance. Nor is one whose store no longer holds all
+that was measured. Anything else in the directory is moved to `DIR.N` and a new run starts.
 
 A run over several nodes is continued node by node: one that is the same as before keeps what proved itself, one that
 has seen a FAIL keeps all of it, and one that could not be reached or is another than before (it was rebooted, a GPU was
-changed) is measured anew. From the first moment on, the certificate in the directory is one of this run and says
+changed) is measured anew. Where it is that one which has seen a FAIL, or the level is lower now than the FAIL may be,
+nothing is continued. From the first moment on, the certificate in the directory is one of this run and says
 INCOMPLETE until the end. The directory is claimed before (`campaign.directory`).
 """
 
@@ -26,8 +27,9 @@ import msgspec
 from pytest_gpuready.campaign.directory import RUN, Directory
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.store import Store, Taken, key_of
-from pytest_gpuready.errors import StoreError
+from pytest_gpuready.errors import StoreError, UnreachedError
 from pytest_gpuready.files import write_atomically
+from pytest_gpuready.inventory.nodeset import fold
 from pytest_gpuready.model import Outcome, Part
 from pytest_gpuready.probes import Probe, follows_level
 
@@ -56,29 +58,44 @@ class Identity(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=
             return frozenset()
         return frozenset(name for name, node in self.nodes.items() if node.boot_id and node == other.nodes[name])
 
+    def is_away(self, other: Identity) -> bool:
+        """True where both are about the same nodes, and of all that were there none answers in the other: then nobody
+        knows which profile would be theirs, or whether they are stand-ins."""
+        if self.nodes.keys() != other.nodes.keys() or (self.site, self.burn) != (other.site, other.burn):
+            return False
+        if self.basis != other.basis and "replay" in self.basis[:6] + other.basis[:6]:
+            return False
+        then, now = ([n for n in one.nodes.values() if n.boot_id or n.gpus] for one in (self, other))
+        return bool(then) and not now
+
 
 class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """`run.json`: who this run is. `ended` holds the final status, "" while it goes on; `failed` the nodes of which
-    something has FAILed, if only in one run of several."""
+    something has FAILed, if only in one run of several: what they said of themselves counts from the start, the rest
+    from the end on. `level` is the highest that it has aimed at."""
 
     gpuready_run: int
     started: str
     identity: Identity
     ended: str = ""
     failed: list[str] = []
+    level: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """An open run directory. `measured_again` names scopes whose earlier attempt proved nothing, `renewed` nodes that
-    are not as they were."""
+    """An open run directory. `measured_again` names scopes whose earlier attempt proved nothing, `touched` their nodes,
+    `renewed` nodes that are not as they were; `anew` says why an earlier run is not continued, "" where it is, or
+    where there was none that could be."""
 
     out: Path
     started: str
     continued: bool
     moved_to: Path | None
     measured_again: tuple[str, ...]
+    touched: frozenset[str] = frozenset()
     renewed: tuple[str, ...] = ()
+    anew: str = ""
     store: Store
 
 
@@ -90,63 +107,101 @@ def open_run(
     fresh: dict[str, Taken],
     findings: Findings,
     probes: Sequence[Probe],
+    level: int = 0,
     anew: bool = False,
 ) -> Run:
     """Continue the run in this directory or start a new one; `fresh` are results taken just now (the inventory's).
 
-    With `anew` no run is continued: what is recorded of this one has to be all of it.
+    `level` is what the run aims at. With `anew` no run is continued: what is recorded of this one has to be all of it.
 
     Raises:
         LeaseError: another run is writing to this directory.
         StoreError: the directory cannot be read or written.
+        UnreachedError: a run could be continued, and none of its nodes is reachable now.
     """
     out = directory.out
     same: frozenset[str] = frozenset()
     failed: Set[str] = frozenset()
+    moved_to = None
+    started, why = _now(), ""
     try:
-        moved_to = None
-        started = _now()
         if (out / RUN).exists():
             earlier = _read(out)
             if earlier is not None and not anew and earlier.ended in ("", "INCOMPLETE"):
-                same = earlier.identity.same_as(identity)
-                failed = (failed_nodes(findings, probes) & same) | set(earlier.failed)
-                others = identity.nodes.keys() - same
-                # A node that is away or another one now may not leave behind what it failed in; of a run that was
-                # killed nobody has noted what that was.
-                lost = failed | (_measured(store, others) if not earlier.ended else set())
-                if (len(identity.nodes) == 1 and failed) or lost & others:
-                    same = failed = frozenset()
+                same, failed, why = _continuable(
+                    earlier, identity, store, findings=findings, probes=probes, level=level
+                )
+                level = max(level, earlier.level) if same else level
             if same and earlier:
                 started = earlier.started
             else:
                 moved_to = directory.move_aside()
-        _write(out, RunFile(gpuready_run=1, started=started, identity=identity, failed=sorted(failed)))
+        run = RunFile(gpuready_run=1, started=started, identity=identity, failed=sorted(failed), level=level)
+        _write(out, run)
+        continued = bool(same)
+        again: dict[str, str] = {}
+        if continued:
+            again = _forget(store, findings, probes, same, failed)
+        stands = {key_of(probe.name, scope.name) for probe, scope in _scopes(findings, probes) if scope.node in failed}
+        for key, taken in fresh.items():
+            old = store.read(key)
+            if old and continued and key in stands:
+                continue  # what failed once stands, whatever the node says of itself today
+            kept = [*old.earlier, *old.results] if old and continued else []
+            store.put(key, msgspec.structs.replace(taken, earlier=[*kept, *taken.earlier]))
+        findings.reread()
+        store.begin()
+        # Who is killed later notes nothing any more: what nodes fail by their own word is noted now.
+        said = {key.partition("@")[0] for key in fresh}
+        seen = failed_nodes(findings, [probe for probe in probes if probe.name in said])
+        if seen - failed:
+            _write(out, msgspec.structs.replace(run, failed=sorted(seen | failed)))
     except OSError as error:
         raise StoreError(
             f"expected to write in {out}, found {error.strerror}; choose another --gpuready-out"
         ) from error
-    continued = bool(same)
-    again: tuple[str, ...] = ()
-    if continued:
-        again = _forget(store, findings, probes, same, failed)
-    stands = {key_of(probe.name, scope.name) for probe, scope in _scopes(findings, probes) if scope.node in failed}
-    for key, taken in fresh.items():
-        old = store.read(key)
-        if old and continued and key in stands:
-            continue  # what failed once stands, whatever the node says of itself today
-        kept = [*old.earlier, *old.results] if old and continued else []
-        store.put(key, msgspec.structs.replace(taken, earlier=[*kept, *taken.earlier]))
-    findings.reread()
     return Run(
         out=out,
         started=started,
         continued=continued,
         moved_to=moved_to,
-        measured_again=again,
+        measured_again=tuple(again),
+        touched=frozenset(again.values()),
         renewed=tuple(name for name in identity.nodes if continued and name not in same),
+        anew=why,
         store=store,
     )
+
+
+def _continuable(
+    earlier: RunFile, identity: Identity, store: Store, *, findings: Findings, probes: Sequence[Probe], level: int
+) -> tuple[frozenset[str], frozenset[str], str]:
+    """Nodes that go on as they were and those of them that have failed; none, and why, where a new run starts."""
+    nothing: frozenset[str] = frozenset()
+    same = earlier.identity.same_as(identity)
+    if not same:
+        if earlier.identity.is_away(identity):
+            raise UnreachedError(
+                "expected to continue the run that lies there, found none of its nodes reachable; it is left as it is: "
+                "start again when they are, or choose another --gpuready-out"
+            )
+        return nothing, nothing, ""
+    if damage := store.damage():
+        return nothing, nothing, f"{damage}; what it said would be measured until it fits"
+    failed = (failed_nodes(findings, probes) & same) | set(earlier.failed)
+    others = identity.nodes.keys() - same
+    # A node that is away or another one now may not leave behind what it failed in; of a run that was killed nobody
+    # has noted what that was.
+    lost = failed | (_measured(store, others) if not earlier.ended else set())
+    if len(identity.nodes) == 1 and failed:
+        return nothing, nothing, "it has seen a FAIL"
+    if gone := sorted(lost & others):
+        before = "failed before" if set(gone) <= failed else "measured before, and nobody noted what failed"
+        return nothing, nothing, f"{fold(gone)}: {before}; now not reached, rebooted or changed"
+    if failed and level < earlier.level:
+        why = f"{fold(sorted(failed))}: failed while level {earlier.level} was aimed at, and now it is level {level}"
+        return nothing, nothing, why
+    return same, failed, ""
 
 
 def join_run(out: Path, store: Store) -> Run:
@@ -190,23 +245,26 @@ def failed_nodes(findings: Findings, probes: Sequence[Probe]) -> frozenset[str]:
 
 def _measured(store: Store, nodes: Collection[str]) -> set[str]:
     """Of these nodes those of which the store holds more than the first contact."""
-    found = set()
+    found: set[str] = set()
     for key in store.scopes():
         probe, _, part = key.partition("@")
         name = re.sub(r"_gpu\d+$", "", part)
-        found |= {node for node in (part, name) if node in nodes and probe not in ("node", "nvml")}
+        about = {node for node in (part, name) if node in nodes and probe not in ("node", "nvml")}
+        taken = store.read(key) if about - found else None
+        found |= about if taken and (taken.results or taken.earlier) else set()
     return found
 
 
 def _forget(
     store: Store, findings: Findings, probes: Sequence[Probe], same: Set[str], failed: Set[str]
-) -> tuple[str, ...]:
-    """Let be measured again what has not proved itself, and all of a node that is another one now; returns which.
+) -> dict[str, str]:
+    """Let be measured again what has not proved itself, and all of a node that is another one now; returns which, with
+    its node ("" where that is none of today's).
 
     What was seen after a load says nothing about a load of today: it is always looked at again.
     """
     scopes = {key_of(probe.name, scope.name): (probe, scope) for probe, scope in _scopes(findings, probes)}
-    again = []
+    again = {}
     for key in store.scopes():
         probe, scope = scopes.get(key, (None, None))
         if scope and scope.node in failed:
@@ -217,8 +275,8 @@ def _forget(
             continue
         store.forget(key)
         if not last:
-            again.append(key)
-    return tuple(again)
+            again[key] = scope.node if scope else ""
+    return again
 
 
 def _read(out: Path) -> RunFile | None:

@@ -3,7 +3,9 @@
 One file per probe and scope, `store/<probe>@<part>.json`, holds the results of that command: the first run and its
 retests, or why the transport could not run it. A measurement is one fan-out over all nodes, under a lock: several
 pytest processes share it. Everything else (measurements, verdicts, gates) is derived from these files, so that it can
-be judged again. Each raw output also lies under `evidence/`, named by its sha256.
+be judged again. Each raw output also lies under `evidence/`, named by its sha256, and each is noted in the journal.
+
+Where a result cannot be kept (the disk is full) nothing more is measured: a load that leaves no trace proves nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from pytest_gpuready.campaign.journal import NAME, Journal
 from pytest_gpuready.errors import RecordingEndedError, StoreError, TransportError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
@@ -52,6 +55,49 @@ class Store:
     def __init__(self, root: Path, transport: Transport) -> None:
         self._root = root
         self._transport = transport
+        self._journal = Journal(root / "store" / NAME)
+        self._full: StoreError | None = None
+
+    def begin(self) -> None:
+        """What is stored from now on is of the run that has just been opened.
+
+        Raises:
+            StoreError: the run directory cannot be written.
+        """
+        try:
+            self._journal.begin()
+        except OSError as error:
+            raise self._no_room(error) from error
+
+    def news(self) -> list[tuple[str, bool]]:
+        """What was stored in this run, by any process of it, since the last call: scope, and whether no answer came.
+
+        Raises:
+            StoreError: the run directory cannot be read.
+        """
+        try:
+            return list(self._journal.news())
+        except OSError as error:
+            raise StoreError(
+                f"expected to read the journal of {self._root}, found {error.strerror}; choose another --gpuready-out"
+            ) from error
+
+    def damage(self) -> str:
+        """What is no longer there of all that was ever stored, in words; "" where all of it is."""
+        try:
+            known = self._journal.held()
+            if known is None:
+                return "its journal is gone"
+            for key, digests in known.items():
+                taken = self.read(key) or Taken()
+                if digests - {digest(result) for result in (*taken.earlier, *taken.results)}:
+                    return f"results of {key} are gone from its store"
+            for key in self.scopes():
+                if key not in known:
+                    self.read(key)
+        except (StoreError, OSError):
+            return "a file of its store cannot be read"
+        return ""
 
     def take(self, commands: Mapping[str, Command]) -> None:
         """Run these commands, scope -> its command, where there are no results yet: one fan-out, one command a node.
@@ -121,7 +167,10 @@ class Store:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
-            raise StoreError(f"expected results of commands in {path}, found {error}; remove the file") from error
+            # Whoever removes the file would have what it said measured again until it fits.
+            raise StoreError(
+                f"expected results of commands in {path}, found {error}; start in a new directory (--gpuready-out)"
+            ) from error
 
     def _missing(self, commands: Mapping[str, Command]) -> dict[str, Command]:
         return {key: command for key, command in commands.items() if (self.read(key) or Taken()).empty}
@@ -131,6 +180,8 @@ class Store:
 
         On Ctrl-C what they still said is kept before the interrupt goes on; who said nothing has not been measured.
         """
+        if self._full:
+            raise self._full
         keys = {command.node: key for key, command in commands.items()}
         ended: list[str] = []
         silent: dict[str, CommandResult] = {}
@@ -163,10 +214,10 @@ class Store:
             path = self._path(key)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, msgspec.json.format(msgspec.json.encode(taken), indent=1))
+            digests = dict.fromkeys(digest(result) for result in (*taken.earlier, *taken.results))
+            self._journal.note(key, digests, lost=bool(taken.problem))
         except OSError as error:
-            raise StoreError(
-                f"expected to keep a measurement under {self._root}, found {error.strerror}; make room and run again"
-            ) from error
+            raise self._no_room(error) from error
 
     def _keep_evidence(self, taken: Taken) -> None:
         """Each raw output under its digest, whatever lay there before."""
@@ -178,9 +229,14 @@ class Store:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     write_atomically(path, result.stdout.encode("utf-8", "replace"))
         except OSError as error:
-            raise StoreError(
-                f"expected to keep evidence under {self._root}, found {error.strerror}; make room and run again"
-            ) from error
+            raise self._no_room(error) from error
+
+    def _no_room(self, error: OSError) -> StoreError:
+        """Why a result cannot be kept; nothing is measured any more."""
+        self._full = StoreError(
+            f"expected to keep a measurement under {self._root}, found {error.strerror}; make room and run again"
+        )
+        return self._full
 
     @contextlib.contextmanager
     def _busy(self) -> Iterator[None]:

@@ -2,7 +2,9 @@
 
 A node is due for a clause where the clause applies, its gates below hold (or are to be passed over), and what the
 clause waits for holds. A node that does not answer costs only itself: who could not be reached at the start, or twice
-in a row later, is not asked again, and the store says so.
+in a row later, is not asked again, and the store says so. What was lost in a row is told by the store's journal, and
+measurements are taken in the order of the tests, whichever of them asks first: so neither depends on how many processes
+the run is spread over.
 
 Where a measurement answers a clause with a limit against peers, all of its parts are measured before one is judged,
 and who is far from them is measured again.
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_gpuready.campaign.findings import RETEST_RUNS, Findings
 from pytest_gpuready.campaign.store import NOT_AGAIN, Store, Taken, key_of
@@ -42,11 +44,21 @@ class Taking:
         self._unreached = dict(unreached or {})
         self._gives_up = gives_up
         self._failed: Counter[str] = Counter()
+        self._node_of: dict[str, str] = {}
+        self._order: dict[tuple[str, int], tuple[Clause, list[Part]]] = {}
+        self._ahead = False
+        self._passed: set[tuple[str, int]] = set()
         self._done: set[tuple[str, int]] = set()
         self._with_peers: set[str] = set()
         self._repeated: set[str] = set()
         self._blocked: dict[tuple[int, str], tuple[Clause, Part] | None] = {}
         self._gates_of: dict[int, list[Clause]] = {}
+
+    def follow(self, asked: Iterable[tuple[Clause, Sequence[Part]]]) -> None:
+        """These are the clauses that will be asked for, and on which parts, in this order."""
+        for clause, parts in asked:
+            for part in parts:
+                self._order.setdefault((clause.id, part.index), (clause, []))[1].append(part)
 
     def take(self, clause: Clause, part: Part) -> None:
         """See that what this clause needs on this part is in the store: measured on all nodes at once.
@@ -55,8 +67,11 @@ class Taking:
             StoreError: the run directory cannot be used.
         """
         probe = self.findings.probe_of(clause.metric)
-        if probe is None or (clause.id, part.index) in self._done:
+        at = (clause.id, part.index)
+        if probe is None or at in self._done:
             return
+        if at in self._order and not self._ahead:
+            self._before(at)
         asked = [clause]
         nested = probe.name in self._with_peers  # asked for what it has to wait for itself
         if not nested:
@@ -74,6 +89,22 @@ class Taking:
         finally:
             if not nested:
                 self._with_peers.discard(probe.name)
+
+    def _before(self, at: tuple[str, int]) -> None:
+        """Take what the tests before this one ask for: another process may have them, and be behind."""
+        self._ahead = True
+        try:
+            for earlier, (clause, parts) in self._order.items():
+                if earlier == at:
+                    break
+                if earlier in self._done or earlier in self._passed:
+                    continue
+                self._passed.add(earlier)
+                due = (part for part in parts if self._is_due(clause, self.findings.inventory.node(part.node)))
+                if part := next(due, None):
+                    self.take(clause, part)
+        finally:
+            self._ahead = False
 
     def blocked_by(self, level: int, node: Node) -> tuple[Clause, Part] | None:
         """The first gate clause below `level` that fails on this node; measures what the gates need.
@@ -168,14 +199,14 @@ class Taking:
 
     def _take(self, probe: Probe, scopes: Mapping[str, Part]) -> None:
         """Measure these scopes, node -> its scope, where they are not stored; then again where a retest is wanted."""
+        self._hear()  # before it is asked what is missing: what another process stores meanwhile is not written over
         missing = {name: scope for name, scope in scopes.items() if not self.findings.is_stored(probe, scope)}
         asked = {name: scope for name, scope in missing.items() if name not in self._unreached}
         for name in missing.keys() - asked.keys():
             self._store.put(key_of(probe.name, missing[name].name), Taken(problem=self._unreached[name]))
         self._store.take(self._commands(probe, asked))
-        for name, scope in missing.items():
+        for scope in missing.values():
             self.findings.reread(probe, scope)
-            self._count(name, key_of(probe.name, scope.name))
         again = {name: scope for name, scope in scopes.items() if self.findings.wants_retest(probe, scope)}
         if again:
             self._again(probe, again)
@@ -199,14 +230,14 @@ class Taking:
             key_of(probe.name, scope.name): probe.command(inventory.node(name), scope) for name, scope in scopes.items()
         }
 
-    def _count(self, name: str, key: str) -> None:
+    def _hear(self) -> None:
         """A node that fails in the transport twice in a row is gone: the others do not wait for it again and again."""
-        taken = self._store.read(key)
-        if name in self._unreached or taken is None:
+        if not self._gives_up:
             return
-        if not taken.problem:
-            self._failed[name] = 0
-            return
-        self._failed[name] += 1
-        if self._gives_up and self._failed[name] == GIVEN_UP:
-            self._unreached[name] = f"{taken.problem}{NOT_AGAIN}"
+        self._node_of = self._node_of or self.findings.nodes_of_scopes()
+        for key, lost in self._store.news():
+            name = self._node_of.get(key, "")
+            self._failed[name] = self._failed[name] + 1 if lost else 0
+            if self._failed[name] == GIVEN_UP and name and name not in self._unreached:
+                taken = self._store.read(key) or Taken()
+                self._unreached[name] = f"{taken.problem.removesuffix(NOT_AGAIN)}{NOT_AGAIN}"

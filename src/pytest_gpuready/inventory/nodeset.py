@@ -47,7 +47,11 @@ def fold(names: Iterable[str]) -> str:
 
 
 def _size(text: str) -> int:
-    """How many names there are at most, before any of them is made."""
+    """How many names there are at most, before any of them is made: those of each set, one beside the other."""
+    return sum(_size_of_one(one) for one in re.split(r"[,!&^](?![^\[]*\])", text))
+
+
+def _size_of_one(text: str) -> int:
     size = 1
     for inside in re.findall(r"\[([^\]]*)\]", text):
         ranges = re.findall(r"(\d+)(?:-(\d+))?", inside)

@@ -17,11 +17,11 @@ from pytest_gpuready.inventory.dcgm import dcgm_of
 from pytest_gpuready.inventory.found import NodeFound, gpus_found, models, pci_ids, unplaced
 from pytest_gpuready.inventory.listed import listed, named_twice
 from pytest_gpuready.inventory.site import DeclaredNode, Site, contradictions, level_unknown
+from pytest_gpuready.inventory.standins import whole_run
 from pytest_gpuready.model import Clause, Gpu, Inventory, Node, Part, Profile, Slot
 from pytest_gpuready.model.agent_doc import GpuDoc
 from pytest_gpuready.parse.yaml_file import shown
 
-STAND_IN = "stand-in"
 NOTHING_FOUND = "no NVIDIA GPU on the PCI bus or by NVML, and none declared: at least one is expected"
 ONE_OF_A_BOARD = "one GPU of an HGX board in a virtual machine: NVML reports no NVLink; none is expected"
 NOT_SUPPORTED = "NotSupported"
@@ -119,7 +119,7 @@ def resolve(
     return Inventory(
         nodes=tuple(nodes),
         assumptions=tuple(dict.fromkeys(assumptions)),
-        stand_in=_stand_in(site, docs),
+        stand_in=whole_run(site, docs),
         problems=problems,
     )
 
@@ -327,17 +327,3 @@ def _uncounted(documents: Sequence[GpuDoc]) -> list[str]:
         for bdf, why in asked
         if why != NOT_SUPPORTED
     ]
-
-
-def _stand_in(site: Site | None, docs: Mapping[str, NodeFound]) -> str:
-    """Why this is no real hardware: the site file says so, or a name or a version does."""
-    if site and site.stand_in:
-        return site.stand_in
-    for found in docs.values():
-        words = [found.node_doc.driver_module] if found.node_doc else []
-        if found.nvml_doc:
-            words += [found.nvml_doc.driver, found.nvml_doc.nvml, *(gpu.name for gpu in found.nvml_doc.gpus)]
-        for word in words:
-            if STAND_IN in word.lower():
-                return f"{shown(word)} names itself a stand-in"
-    return ""

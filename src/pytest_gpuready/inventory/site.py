@@ -292,6 +292,14 @@ def _nodes(file: YamlFile, entry: SiteEntry, lines: list[str]) -> tuple[Declared
             lines.append(str(file.finding(("nodes", key), says)))
         declared = _node(file, key, said, lines)
         nodes |= {name: dataclasses.replace(declared, name=name) for name in names}
+    hosts: dict[str, str] = {}
+    for node in nodes.values():
+        host = (node.host or node.name).lower().rstrip(".")
+        other = hosts.setdefault(host, node.name)
+        if other != node.name and (node.host or nodes[other].host):
+            says = f"expected a host of its own, found {shown(host)} for {other} as well; correct one"
+            at = ("nodes", node.key, "host") if node.host else ("nodes", node.key)
+            lines.append(str(file.finding(at, says)))
     return tuple(nodes.values())
 
 

@@ -1,7 +1,8 @@
 """A recording: the results of commands, kept as files, written by a wrapper around any transport.
 
-Layout: `recording.json` (format, date, product, nodes, notes) and `results/NNNN.json`, one self-contained result a
-file, in the order in which they came. A file is written under a temporary name and renamed.
+Layout: `recording.json` (format, date, product, nodes, notes), `results/NNNN.json`, one self-contained result a file,
+in the order in which they came, and `lost/NNNN.json`, a command to which no answer came, and why. A file is written
+under a temporary name and renamed.
 """
 
 from __future__ import annotations
@@ -41,15 +42,28 @@ class RecordingMeta(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fr
     """Node -> what it hangs on, from the nearest switch or block on; None where nobody asked, or nobody could say."""
     no_switches: str = ""
     """Why nobody could say."""
+    selected: list[str] = []
+    """The nodes that were asked for of those that the site file declares; none where all of them were."""
+
+
+class Lost(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """A command to which no answer came, and why."""
+
+    command: Command
+    why: str
 
 
 class Recording:
     """Passes commands on to a transport and keeps every result under a directory."""
 
-    def __init__(self, inner: Transport, directory: Path, *, site: Path | None = None) -> None:
+    def __init__(
+        self, inner: Transport, directory: Path, *, site: Path | None = None, selected: Sequence[str] = ()
+    ) -> None:
+        """`site` is the site file, `selected` the nodes that were asked for of those that it declares."""
         self._inner = inner
         self._directory = directory
         self._site = site
+        self._selected = tuple(selected)
         self._lock = threading.Lock()
 
     def run(self, command: Command) -> CommandResult:
@@ -60,21 +74,31 @@ class Recording:
             if stop.result.stdout.strip():
                 self._keep(stop.result)
             raise
+        except StoppedError:
+            raise
+        except TransportError as error:
+            self._keep(lost=Lost(command=command, why=str(error)))
+            raise
         self._keep(result)
         return result
 
     def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
-        """Run the commands through the inner transport and keep each result that there is, as they end.
+        """Run the commands through the inner transport and keep the first result of each, or why there is none, as
+        they end.
 
         A node that gives none is recorded as one that was asked.
         """
         commands = tuple(commands)
         self._keep(nodes=[command.node for command in commands])
+        left = {command.node for command in commands}
         for command, outcome in run_each(self._inner, commands):
-            if isinstance(outcome, CommandResult):
+            if command.node not in left:
+                pass  # a second result, or one that nobody asked for: it counts for nothing
+            elif isinstance(outcome, CommandResult):
                 self._keep(outcome)
             elif not isinstance(outcome, StoppedError):
-                self._keep(failed={command.node: str(outcome)})
+                self._keep(lost=Lost(command=command, why=str(outcome)))
+            left.discard(command.node)
             yield command, outcome
 
     def switches(self, ask: Callable[[], Paths], nodes: Sequence[str]) -> Paths:
@@ -96,7 +120,7 @@ class Recording:
         self,
         *results: CommandResult,
         nodes: Sequence[str] = (),
-        failed: Mapping[str, str] | None = None,
+        lost: Lost | None = None,
         switches: Paths | None = None,
         no_switches: str = "",
     ) -> None:
@@ -106,9 +130,10 @@ class Recording:
                     self._directory,
                     list(results),
                     nodes=nodes,
-                    failed=failed or {},
+                    lost=lost,
                     switches=switches,
                     no_switches=no_switches,
+                    selected=self._selected,
                 )
                 if self._site and not (self._directory / SITE).exists():
                     write_atomically(self._directory / SITE, self._site.read_bytes())
@@ -128,6 +153,8 @@ def append(
     *,
     nodes: Sequence[str] = (),
     failed: Mapping[str, str] = MappingProxyType({}),
+    lost: Lost | None = None,
+    selected: Sequence[str] = (),
     switches: Paths | None = None,
     no_switches: str = "",
     note: str = "",
@@ -136,26 +163,21 @@ def append(
 ) -> None:
     """Add results to a recording, which is made where there is none.
 
-    `nodes` were asked, whether or not they answered, `failed` says why one could not be; `switches` is what nodes hang
-    on, `no_switches` why that is not known; `recorded` is when, if not now (UTC ISO 8601).
+    `nodes` were asked, whether or not they answered, `failed` says why one could not be; `lost` is a command to which
+    no answer came, `selected` as in `RecordingMeta`; `switches` is what nodes hang on, `no_switches` why that is not
+    known; `recorded` is when, if not now (UTC ISO 8601).
     """
     folder = directory / "results"
     folder.mkdir(parents=True, exist_ok=True)
     meta = read_meta(directory) if (directory / "recording.json").exists() else None
     asked = {*(meta.nodes if meta else ()), *nodes}
-    # Names are claimed with O_EXCL, so that several processes may record side by side.
-    number = len(list(folder.glob("*.json")))
     for result in results:
         asked.add(result.command.node)
-        while True:
-            path = folder / f"{number:04d}.json"
-            number += 1
-            try:
-                path.touch(exist_ok=False)
-                break
-            except FileExistsError:
-                continue
-        write_atomically(path, encode_result(result))
+        _next_file(folder, encode_result(result))
+    if lost:
+        asked.add(lost.command.node)
+        failed = {**failed, lost.command.node: lost.why}
+        _next_file(directory / "lost", msgspec.json.format(msgspec.json.encode(lost), indent=1) + b"\n")
     meta = RecordingMeta(
         gpuready_recording=FORMAT,
         recorded=recorded or (meta.recorded if meta else _now()),
@@ -166,8 +188,24 @@ def append(
         failed={**failed, **(meta.failed if meta else {})},
         switches=dict(switches) if switches is not None else meta.switches if meta else None,
         no_switches=no_switches or (meta.no_switches if meta else ""),
+        selected=sorted(selected) or (meta.selected if meta else []),
     )
     write_atomically(directory / "recording.json", msgspec.json.format(msgspec.json.encode(meta), indent=1))
+
+
+def _next_file(folder: Path, data: bytes) -> None:
+    """Keep these bytes under the next number. It is claimed with O_EXCL: several processes may record side by side."""
+    folder.mkdir(exist_ok=True)
+    number = sum(1 for _ in folder.glob("*.json"))
+    while True:
+        path = folder / f"{number:04d}.json"
+        number += 1
+        try:
+            path.touch(exist_ok=False)
+            break
+        except FileExistsError:
+            continue
+    write_atomically(path, data)
 
 
 def _now() -> str:
@@ -199,6 +237,21 @@ def read_meta(directory: Path) -> RecordingMeta:
 def result_files(directory: Path) -> list[Path]:
     """The files of a recording, in the order in which their results were recorded."""
     return sorted((directory / "results").glob("*.json"), key=lambda path: (len(path.name), path.name))
+
+
+def read_lost(directory: Path) -> list[Lost]:
+    """The commands of a recording to which no answer came, in the order in which that was known.
+
+    Raises:
+        TransportError: a file of it cannot be read.
+    """
+    lost = []
+    for path in sorted((directory / "lost").glob("*.json"), key=lambda path: (len(path.name), path.name)):
+        try:
+            lost.append(msgspec.json.decode(path.read_bytes(), type=Lost))
+        except (OSError, msgspec.DecodeError) as error:
+            raise TransportError(f"expected a lost command in {path}, found {error}; record it again") from error
+    return lost
 
 
 def read_results(directory: Path) -> list[CommandResult]:

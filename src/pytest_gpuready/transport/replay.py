@@ -1,8 +1,9 @@
 """Answers commands from a recording: the same judgement on recorded output; no hardware is touched.
 
-A command is found by node and words, a retest by its number. Beyond what was recorded there is nothing: a replay
-invents no second measurement. A command that was not recorded is a `TransportError`, never
-an empty answer.
+A command is found by node, words and the number of the run: no retest stands in for a first run that is missing, and
+two results of one run are refused. To what was lost when it was recorded no answer comes, for the same reason. Beyond
+what was recorded there is nothing: a replay invents no second measurement. A command that was not recorded is a
+`TransportError`, never an empty answer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pytest_gpuready.errors import RecordingEndedError, TransportError
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.model.shown import shown
 from pytest_gpuready.transport import Ended, one_by_one
-from pytest_gpuready.transport.recording import SITE, RecordingMeta, decode_result, read_meta, result_files
+from pytest_gpuready.transport.recording import SITE, RecordingMeta, decode_result, read_lost, read_meta, result_files
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 DEMO = RECORDINGS / "demo"
@@ -32,19 +33,28 @@ class Replay:
         self.meta: RecordingMeta = read_meta(directory)
         self.site = directory / SITE if (directory / SITE).is_file() else None
         """The site file that was in force when the node was recorded."""
-        found: dict[tuple[str, tuple[str, ...]], list[tuple[int, int, CommandResult | Path]]] = defaultdict(list)
+        # Of each command, by the number that a retest has, whatever the order of the files; of a lost one only why.
+        self._results: dict[tuple[str, tuple[str, ...]], dict[int, CommandResult | Path | str]] = defaultdict(dict)
         one = len(self.meta.nodes) == 1
-        for number, path in enumerate(result_files(directory)):
+        for path in result_files(directory):
             result = decode_result(path)
-            command = result.command
-            if command.node not in self.meta.nodes:
-                raise TransportError(
-                    f"expected results of the nodes in recording.json, found one of {command.node[:64]!a} in {path}; "
-                    "record the nodes again"
-                )
-            found[command.node, command.argv].append((command.repeat, number, result if one else path))
-        # By the number that a retest has, whatever the order of the files.
-        self._results = {key: [each[2] for each in sorted(of_it, key=_order)] for key, of_it in found.items()}
+            self._add(result.command, result if one else path, path)
+        for lost in read_lost(directory):
+            self._add(lost.command, lost.why, directory / "lost")
+
+    def _add(self, command: Command, found: CommandResult | Path | str, path: Path) -> None:
+        if command.node not in self.meta.nodes:
+            raise TransportError(
+                f"expected results of the nodes in recording.json, found one of {command.node[:64]!a} in {path}; "
+                "record the nodes again"
+            )
+        runs = self._results[command.node, command.argv]
+        if command.repeat in runs:
+            raise TransportError(
+                f"expected one result of each run of a command, found two of run {command.repeat + 1} of "
+                f"{command.shown[:200]!a} on {command.node[:64]!a}, the second in {path}; record the node again"
+            )
+        runs[command.repeat] = found
 
     def run(self, command: Command) -> CommandResult:
         """The recorded result of this command.
@@ -57,12 +67,16 @@ class Replay:
         results = self._results.get(key)
         if not results:
             raise TransportError(self.meta.failed.get(command.node) or self._not_recorded(command))
-        if command.repeat >= len(results):
-            raise RecordingEndedError(
-                f"{command.node}: expected result {command.repeat + 1} of {command.shown!r}, found {len(results)} in "
-                f"{self.directory.name}/; record the node again"
+        recorded = results.get(command.repeat)
+        if recorded is None:
+            says = (
+                f"{command.node}: expected result {command.repeat + 1} of {command.shown!r}, found "
+                f"{'no such' if command.repeat < max(results) else len(results)} in {self.directory.name}/; "
+                "record the node again"
             )
-        recorded = results[command.repeat]
+            raise TransportError(says) if command.repeat < max(results) else RecordingEndedError(says)
+        if isinstance(recorded, str):
+            raise TransportError(recorded)
         result = decode_result(recorded) if isinstance(recorded, Path) else recorded
         return dataclasses.replace(result, command=command)
 
@@ -94,10 +108,6 @@ class Replay:
 
     def stop(self) -> None:
         """Nothing runs here."""
-
-
-def _order(recorded: tuple[int, int, CommandResult | Path]) -> tuple[int, int]:
-    return recorded[:2]
 
 
 def _without_parameters(argv: tuple[str, ...]) -> tuple[str, ...]:
