@@ -185,7 +185,9 @@ def sxids(lines: Iterable[LogLine]) -> tuple[Sxid, ...]:
 
 
 def normal_bdf(address: str) -> str:
-    """ "PCI:0000:91:00" and its relatives -> "0000:91:00.0": four-digit domain, lower case, function 0."""
+    """ "PCI:0000:91:00" and its relatives -> "0000:91:00.0": domain of four digits, lower case, function 0; or ""."""
+    if not address:
+        return ""
     domain, bus, device = address.lower().split(":")
     return f"{int(domain, 16):04x}:{bus}:{device}.0"
 
