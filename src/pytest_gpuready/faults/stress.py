@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -120,6 +121,85 @@ def _slower(names: tuple[str, ...], rate: float, *, clock: float = 1.0, power: f
 def _hot(documents: Documents) -> None:
     for phase in _gpu(documents, "gemm")["phases"]:
         phase["seen"]["reasons"]["0x20"] = 12
+
+
+def _rates(result: dict[str, Any], rates: list[float]) -> None:
+    """Products as they are at these rates: as many fewer of them as the mean of the windows is smaller."""
+    part = statistics.fmean(rates) / statistics.fmean(result["tflops"])
+    passes = max(1, int(result["passes"] * part))
+    elements = result["m"] * result["n"]
+    result.update(tflops=rates, passes=passes, checked=passes * elements, flop=2.0 * elements * result["k"] * passes)
+    result["sustained_tflops"] = statistics.median(rates[len(rates) // 2 :])
+
+
+def _bf16(documents: Documents) -> dict[str, Any]:
+    return next(phase for phase in _gpu(documents, "gemm")["phases"] if phase["gemm"]["format"] == "bf16")
+
+
+def _slowed_midway(documents: Documents) -> None:
+    """It falls to a fifth of its rate before the middle of one format: slowdown by hardware, for heat."""
+    phase = _bf16(documents)
+    rates = phase["gemm"]["tflops"]
+    _rates(phase["gemm"], [rate if at < 0.45 * len(rates) else 0.2 * rate for at, rate in enumerate(rates)])
+    phase["seen"]["reasons"].update({"0x8": 50, "0x40": 50})
+    samples = phase["seen"]["samples"]
+    samples["sm_mhz"] = [v if at < 0.45 * len(rates) else 0.2 * v for at, v in enumerate(samples["sm_mhz"])]
+
+
+def _stalls(documents: Documents) -> None:
+    """Two windows of five are slow: their median does not show it."""
+    result = _bf16(documents)["gemm"]
+    _rates(result, [rate * (0.3 if at % 5 in (1, 3) else 1.0) for at, rate in enumerate(result["tflops"])])
+
+
+def _braked_between_samples(documents: Documents) -> None:
+    """NVML counts 3 s of power brake that no sample of the reasons has met."""
+    gpu = _gpu(documents, "gemm")
+    gpu["after"]["throttle_power_brake_ns"] = gpu["before"].get("throttle_power_brake_ns", 0) + 3 * 10**9
+    gpu["before"].setdefault("throttle_power_brake_ns", 0)
+
+
+def _other_under_load(documents: Documents) -> None:
+    """The golden product is that of the others; the one under load, by the same algorithm, is not."""
+    found = next(one for one in _results(documents, "gemm", "gemm") if one["format"] == "fp8_e4m3")
+    found.update(digest="0" * len(found["digest"]))
+
+
+def _little_tested(documents: Documents) -> None:
+    """So much memory was taken by somebody else that the patterns covered a twentieth."""
+    for one in _results(documents, "memory", "pattern"):
+        note = "asked for 142604386304 bytes, took 7130218496: that is all that was free"
+        one.update(checked_bytes=one["checked_bytes"] // 20, seconds=one["seconds"] / 20, notes=[note])
+
+
+def _pointer(documents: Documents) -> None:
+    """A walk through its own memory ends elsewhere: one pointer of it was not read as it had been written."""
+    phase = _gpu(documents, "memory")["phases"][-1]
+    del phase["latency"]
+    walk = "expected a walk through the GPU's memory to end at 0x7f00 after 91645 steps, found it at 0x7f80"
+    phase["problem"] = f"latency: {walk}: a pointer was read wrong"
+
+
+def _undead(documents: Documents) -> None:
+    """All results are there, and the worker cannot be killed: it sits in the driver."""
+    _gpu(documents, "gemm")["problem"] = "process 4711 did not end on SIGKILL"
+
+
+def _hangs_at_the_end(documents: Documents) -> None:
+    _gpu(documents, "gemm")["problem"] = "expected its end within 3 s of being told, found none: it hangs"
+
+
+def _blind(documents: Documents) -> None:
+    """Clock-event reasons were read in the first seconds of each format and then no more."""
+    for phase in _gpu(documents, "gemm")["phases"]:
+        samples, kept = phase["seen"]["samples"], 10
+        samples["reasons"] = samples["reasons"][:kept] + [None] * (len(samples["reasons"]) - kept)
+        phase["seen"].update(reasons={"0x4": kept})
+
+
+def _liar(documents: Documents) -> None:
+    """Its worker says that it compared one element more than its products have."""
+    _bf16(documents)["gemm"]["checked"] += 1
 
 
 def _xid(documents: Documents) -> None:
@@ -247,9 +327,86 @@ STRESS: tuple[Fault, ...] = (
         says="One GPU had to be stopped for heat; the others finish.",
         change=_ended("gemm", 2, stopped="86 °C, 3 below slowdown"),
         reddens=here("STRESS-10"),
-        opens=here("STRESS-13", *_GEMM[12:]),
+        opens=here("STRESS-11", "STRESS-13", *_GEMM[12:]),
         blocks=ABOVE_3,
         suspect="86 °C",
+    ),
+    Fault(
+        name="slowed-midway",
+        says="One GPU meets slowdown by hardware for heat midway through BF16 and falls to a fifth of its rate.",
+        change=_slowed_midway,
+        reddens=here("STRESS-11", "STRESS-23"),
+        blocks=ABOVE_3,
+        suspect="HW thermal slowdown",
+    ),
+    Fault(
+        name="stalls",
+        says="One GPU stalls again and again under BF16: most windows are fast, the work is not done.",
+        change=_stalls,
+        reddens=here("STRESS-23", "STRESS-24"),
+        blocks=ABOVE_3,
+        suspect="STRESS-23",
+    ),
+    Fault(
+        name="brake-between-samples",
+        says="A power brake of a few milliseconds again and again, which only NVML's own counter has seen.",
+        change=_braked_between_samples,
+        reddens=here("STRESS-11"),
+        blocks=ABOVE_3,
+        suspect="HW power brake 3 s",
+    ),
+    Fault(
+        name="other-bits-under-load",
+        says="The first FP8 product of one GPU is right, the one before its load is not that of its peers.",
+        change=_other_under_load,
+        reddens=here("STRESS-13"),
+        blocks=ABOVE_3,
+        suspect="fp8_e4m3 (7 of 8 agree on another)",
+    ),
+    Fault(
+        name="little-memory-tested",
+        says="The patterns of one GPU covered a twentieth of its memory, for the rest was not free.",
+        change=_little_tested,
+        reddens={},
+        opens=here("STRESS-3"),
+    ),
+    Fault(
+        name="pointer-read-wrong",
+        says="A pointer in the memory of one GPU is not read as it was written.",
+        change=_pointer,
+        reddens=here("STRESS-1"),
+        opens=here("STRESS-66", "STRESS-67"),
+        blocks=ABOVE_2,
+        suspect="a pointer was read wrong",
+    ),
+    Fault(
+        name="worker-cannot-be-killed",
+        says="All results are there, but the driver does not let go of the worker of one GPU.",
+        change=_undead,
+        reddens=here("STRESS-10"),
+        blocks=ABOVE_3,
+        suspect="did not end on SIGKILL",
+    ),
+    Fault(
+        name="hangs-at-its-end",
+        says="The worker of one GPU has all results and does not come back from freeing it.",
+        change=_hangs_at_the_end,
+        reddens={},
+        opens=here("STRESS-10"),
+    ),
+    Fault(
+        name="reasons-unread",
+        says="NVML no longer tells the clock-event reasons of one GPU after the first second of a load.",
+        change=_blind,
+        reddens={},
+        opens=here("STRESS-11"),
+    ),
+    Fault(
+        name="counts-that-deny-each-other",
+        says="The worker of one GPU counts what it cannot have counted: that format of that GPU is open, nothing else.",
+        change=_liar,
+        reddens={},
+        opens=here("STRESS-10", "STRESS-11", "STRESS-13", "STRESS-22", "STRESS-23", "STRESS-24", "STRESS-25"),
     ),
     Fault(
         name="xid-under-products",

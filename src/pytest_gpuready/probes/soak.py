@@ -10,7 +10,7 @@ import re
 from pytest_gpuready.errors import InventoryError
 from pytest_gpuready.model import Inventory, Node
 from pytest_gpuready.probes.dcgm_tests import SHARES, SOAKED, TESTS
-from pytest_gpuready.probes.stress_pieces import SHORTEST_BURN_S
+from pytest_gpuready.probes.stress_pieces import BURN_S
 
 LEVEL = 4
 _TIME = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?")
@@ -23,7 +23,7 @@ def seconds(text: str) -> float:
     """ "4h", "90m", "1h30m" or "7200s" -> seconds; 0 for "".
 
     Raises:
-        InventoryError: it is no time, shorter than a burn-in can be, or longer than two weeks.
+        InventoryError: it is no time, shorter than the burn-in of level 4, or longer than two weeks.
     """
     if not text:
         return 0.0
@@ -32,9 +32,9 @@ def seconds(text: str) -> float:
         raise InventoryError(f"--gpuready-burn: expected a time such as 4h or 90m, found {text[:40]!r}; correct it")
     hours, minutes, rest = (int(part or 0) for part in match.groups())
     total = 3600.0 * hours + 60.0 * minutes + rest
-    if not SHORTEST_BURN_S <= total <= LONGEST_S:
+    if not BURN_S <= total <= LONGEST_S:
         raise InventoryError(
-            f"--gpuready-burn: expected from {SHORTEST_BURN_S / 60:.0f}m to {LONGEST_S / 3600:.0f}h, "
+            f"--gpuready-burn: expected from {BURN_S / 60:.0f}m to {LONGEST_S / 3600:.0f}h, "
             f"found {text[:40]}; correct it"
         )
     return total

@@ -90,7 +90,8 @@ class StressProbe:
             return [stress_gemm.gemm(run, digests.get(run.slot.bdf, {"problem": run.why})) for run in runs]
         if name == "burn":
             hottest = stress_long.hottest_of(runs)
-            return [stress_long.burn(run, hottest) for run in runs]
+            apart = stress_gemm.burnt(runs)
+            return [stress_long.burn(run, hottest, apart) for run in runs]
         read = {"memory": stress_memory.memory, "patterns": stress_memory.patterns, "pulse": stress_long.pulse}[name]
         return [read(run) for run in runs]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_gpuready.model import Measurement, Part, Value, Watch
+from pytest_gpuready.probes import stress_seen
 from pytest_gpuready.probes.answers import Answer, not_measured
 from pytest_gpuready.probes.stress_run import Run
 
@@ -50,6 +51,6 @@ def ended(metric: str, run: Run) -> Said:
 
 
 def reasons(metric: str, run: Run) -> Said:
-    """Clock-event reasons beyond the benign ones while the engine loaded the GPU."""
-    word, why = run.reasons()
-    return Said(metric, problem=why) if why else Said(metric, value=word)
+    """Clock-event reasons beyond the benign ones while the engine loaded the GPU; what was seen stands."""
+    word, detail, why = stress_seen.reasons(run)
+    return Said(metric, problem=why) if why else Said(metric, value=word, detail=detail)

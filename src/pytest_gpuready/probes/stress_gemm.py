@@ -4,22 +4,29 @@ A rate alone does not tell a slow chip from a power cap. What was reached over t
 neither power nor heat, so that a healthy chip is near all others of its model.
 
 Digests: with the first algorithm of the library's own list, the same seed, shape and library, equal chips give equal
-bits. One of them that does not is wrong the same way every time, which no comparison with itself can see.
+bits. One of them that does not is wrong the same way every time, which no comparison with itself can see. Products
+under load may have another algorithm on every GPU; where it is the same, so are their bits.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_gpuready.model.stress_doc import GemmResult, ResultFault
+from pytest_gpuready.agent.stress import figures
+from pytest_gpuready.model.stress_doc import BurnResult, GemmResult, ResultFault
 from pytest_gpuready.model.units import show
+from pytest_gpuready.probes.stress_amounts import memory_notes
 from pytest_gpuready.probes.stress_answers import Said, ended, reasons
 from pytest_gpuready.probes.stress_pieces import FORMATS
 from pytest_gpuready.probes.stress_run import Run
+from pytest_gpuready.probes.stress_seen import second_half
 
 ENDED, REASONS, POWER, ALIKE = (f"stress.gemm.{name}" for name in ("ended", "reasons", "power", "digests"))
 SAME = "equal to its peers"
+STALLS = 0.97
+"""A mean under this part of the median is that of a load with gaps."""
 
 
 def tops(name: str) -> str:
@@ -40,9 +47,9 @@ def gemm(run: Run, digests: Mapping[str, str]) -> Iterator[Said]:
     yield ended(ENDED, run)
     yield reasons(REASONS, run)
     reached: list[tuple[float, str]] = []
-    for number, phase in enumerate(run.doc.plan.phases if run.doc.plan else ()):
+    for number, phase in enumerate(run.phases):
         yield from _format(run, number)
-        power = run.second_half(number, "power_w")
+        power = second_half(run, number, "power_w")
         if isinstance(power, float | int) and not isinstance(run.result(number), str):
             reached.append((float(power), phase.format))
     if reached:
@@ -50,8 +57,9 @@ def gemm(run: Run, digests: Mapping[str, str]) -> Iterator[Said]:
         told = ", ".join(f"{form} {watt:.0f}" for watt, form in reached)
         yield Said(POWER, value=most, unit="W", detail=f"under {name}", conditions=f"medians under load: {told}")
     else:
-        first = run.result(0)
-        yield Said(POWER, problem=first if isinstance(first, str) else "expected the power under load, found no sample")
+        first, power = run.result(0), second_half(run, 0, "power_w")
+        why = next((one for one in (first, power) if isinstance(one, str)), "expected the power under load, found none")
+        yield Said(POWER, problem=why)
     yield (
         Said(ALIKE, problem=digests["problem"])
         if "problem" in digests
@@ -63,18 +71,23 @@ def _format(run: Run, number: int) -> Iterator[Said]:
     name = run.planned(number).format
     wrong, sustained, per_clock, per_watt = of_format(name)
     found = run.result(number)
+    looked = run.looked(number)
+    if isinstance(looked, GemmResult):
+        yield checked(wrong, name, looked, run.at(number, looked.errors))
+    else:
+        yield Said(wrong, problem=str(looked))
     if not isinstance(found, GemmResult):
-        yield from (Said(metric, problem=str(found)) for metric in (wrong, sustained, per_clock, per_watt))
+        yield from (Said(metric, problem=str(found)) for metric in (sustained, per_clock, per_watt))
         return
-    yield checked(wrong, name, found, run.at(number, found.errors))
     if not found.sustained_tflops or not found.tflops:
         for metric in (sustained, per_clock, per_watt):
             yield Said(metric, problem=f"expected windows of {name} with a rate, found none")
         return
-    rate, unit = found.sustained_tflops, tops(name)
-    clock, power = run.second_half(number, "sm_mhz"), run.second_half(number, "power_w")
+    rate, unit = held(found), tops(name)
+    clock, power = second_half(run, number, "sm_mhz"), second_half(run, number, "power_w")
     seen = [f"{found.m} x {found.n} x {found.k}, {found.seconds:.1f} s, CV {100 * found.cv:.2f} %"]
     seen += [show(round(value), label) for value, label in ((clock, "MHz"), (power, "W")) if not isinstance(value, str)]
+    seen += [told for told in (_stalls(found, unit), memory_notes(found)) if told]
     conditions = ", ".join(seen)
     burst = f"burst {show(found.burst_tflops, unit)}" if found.burst_tflops else ""
     yield Said(sustained, value=rate, unit=unit, detail=burst, conditions=conditions, of=(number,))
@@ -85,6 +98,21 @@ def _format(run: Run, number: int) -> Iterator[Said]:
             yield Said(metric, problem=f"expected a reading above 0 under load, found {show(value, label)}")
         else:
             yield Said(metric, value=rate / value * per, unit=f"{unit}/{label}", conditions=conditions)
+
+
+def held(found: GemmResult) -> float:
+    """The rate of the second half: the median of its windows, or their mean where that is smaller.
+
+    The median does not see a GPU that stalls in two windows of five; operations over time do.
+    """
+    half = figures.second_half(found.tflops)
+    return min(found.sustained_tflops, statistics.median(half), statistics.fmean(half))
+
+
+def _stalls(found: GemmResult, unit: str) -> str:
+    half = figures.second_half(found.tflops)
+    median = statistics.median(half)
+    return f"mean of the windows, for it stalls; median {show(median, unit)}" if held(found) < STALLS * median else ""
 
 
 def checked(metric: str, name: str, found: GemmResult, at: str = "") -> Said:
@@ -117,12 +145,19 @@ def fault(found: ResultFault, at: str = "") -> str:
     )
 
 
+Group = tuple[str, ...]
+"""What makes digests comparable: format, name of the GPU, library, shape, algorithm."""
+
+
 def compared(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
     """GPU address -> "value" and "conditions", or "problem": whether its digests are those of its peers.
 
-    Peers are GPUs of one name with one library, shape and algorithm. Of two that differ nobody knows which is wrong.
+    Peers are GPUs of one name with one library, shape and algorithm. Golden products have the same algorithm on all;
+    those under load are compared where theirs is the same too. A few against most are wrong; of camps that are as large
+    as each other nobody knows which.
     """
-    groups: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
+    golden: dict[Group, dict[str, str]] = defaultdict(dict)
+    loaded: dict[Group, dict[str, str]] = defaultdict(dict)
     open_: dict[str, str] = {}
     expected: dict[str, list[str]] = {}
     for run in runs:
@@ -130,35 +165,75 @@ def compared(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
             continue
         bdf = run.gpu.bdf
         expected[bdf] = []
-        for number, phase in enumerate(run.doc.plan.phases if run.doc.plan else ()):
+        for number, phase in enumerate(run.phases):
             found = run.result(number)
             if not isinstance(found, GemmResult) or not found.golden:
                 why = found if isinstance(found, str) else f"expected a digest of {phase.format}, found none"
                 open_.setdefault(bdf, why)
                 continue
-            name = run.gpu.ready.name if run.gpu.ready else ""
-            shape = f"{found.m} {found.n} {found.k}"
-            groups[phase.format, name, found.cublas, shape, found.golden_algorithm][bdf] = found.golden
+            golden[_group(run, found, found.golden_algorithm)][bdf] = found.golden
+            if found.digest:
+                loaded[_group(run, found, found.algorithm)][bdf] = found.digest
             expected[bdf].append(phase.format)
-    odd: dict[str, list[str]] = defaultdict(list)
+    odd, split = apart(golden)
+    for told, more in zip((odd, split), apart(loaded), strict=True):
+        for bdf, forms in more.items():
+            known = {said.partition(" ")[0] for said in told.get(bdf, ())}
+            told[bdf] = [*told.get(bdf, ()), *(form for form in forms if form.partition(" ")[0] not in known)]
     alone: dict[str, list[str]] = defaultdict(list)
+    for (form, *_), members in golden.items():
+        for bdf in members if len(members) < 2 else ():
+            alone[bdf].append(form)
+    return {
+        bdf: _told(forms, odd.get(bdf, ()), split.get(bdf, ()), alone[bdf], open_.get(bdf, ""))
+        for bdf, forms in expected.items()
+    }
+
+
+def _group(run: Run, found: GemmResult, algorithm: str) -> Group:
+    name = run.gpu.ready.name if run.gpu and run.gpu.ready else ""
+    return found.format, name, found.cublas, f"{found.m} {found.n} {found.k}", algorithm
+
+
+def apart(groups: Mapping[Group, Mapping[str, str]]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """GPU address -> formats in which it differs from most of its peers; and those in which there is no "most"."""
+    odd: dict[str, list[str]] = defaultdict(list)
+    split: dict[str, list[str]] = defaultdict(list)
     for (form, *_), members in groups.items():
-        if len(members) < 2:
-            for bdf in members:
-                alone[bdf].append(form)
+        counted = Counter(members.values()).most_common()
+        if len(counted) < 2:
             continue
-        (common, count), *others = Counter(members.values()).most_common()
-        agreed = 2 * count > len(members)
-        for bdf, digest in members.items():
-            if not agreed or digest != common:
-                said = f"{count} of {len(members)} agree on another" if agreed else f"{1 + len(others)} digests"
-                odd[bdf].append(f"{form} ({said})")
-    return {bdf: _told(forms, odd[bdf], alone[bdf], open_.get(bdf, "")) for bdf, forms in expected.items()}
+        common, count = counted[0]
+        if 2 * count > len(members):
+            for bdf, digest in members.items():
+                if digest != common:
+                    odd[bdf].append(f"{form} ({count} of {len(members)} agree on another)")
+        else:
+            camps = ":".join(str(size) for _, size in counted)
+            for bdf in members:
+                split[bdf].append(f"{form} ({camps})")
+    return dict(odd), dict(split)
 
 
-def _told(forms: Sequence[str], odd: Sequence[str], alone: Sequence[str], why: str) -> dict[str, str]:
+def burnt(runs: Sequence[Run]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The same of the products of a burn-in."""
+    groups: dict[Group, dict[str, str]] = defaultdict(dict)
+    for run in runs:
+        found = run.result(0) if run.gpu else None
+        for one in found.each if isinstance(found, BurnResult) else ():
+            if run.gpu and one.digest:
+                groups[_group(run, one, one.algorithm)][run.gpu.bdf] = one.digest
+    return apart(groups)
+
+
+def _told(
+    forms: Sequence[str], odd: Sequence[str], split: Sequence[str], alone: Sequence[str], why: str
+) -> dict[str, str]:
     if odd:
         return {"value": f"differs: {', '.join(odd)}"}
+    if split:
+        found = f"found {', '.join(split)}: nobody knows which is wrong"
+        return {"problem": f"expected a digest that most GPUs agree on, {found}"}
     if why:
         return {"problem": why}
     if alone:

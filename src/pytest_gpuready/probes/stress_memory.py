@@ -18,6 +18,7 @@ from pytest_gpuready.model.stress_doc import (
     PatternResult,
 )
 from pytest_gpuready.model.units import show
+from pytest_gpuready.probes.stress_amounts import memory_bytes, memory_notes, uncovered
 from pytest_gpuready.probes.stress_answers import Said, ended
 from pytest_gpuready.probes.stress_pieces import KERNELS, LEVELS_OF_CACHE
 from pytest_gpuready.probes.stress_run import Run
@@ -28,6 +29,8 @@ CACHE = {level: f"stress.cache.{level}.wrong" for level in LEVELS_OF_CACHE}
 SHARE = "stress.hbm.share"
 LATENCY = {where: f"stress.latency.{where}" for where in ("host", "device")}
 METRICS = (ENDED, ALLOCATED, WRONG, *CACHE.values(), *HBM.values(), SHARE, *LATENCY.values())
+SHARES_APART = 0.01
+"""So far may bytes over memory be from the share that is said."""
 LEAST_NS = {"host": 100.0, "device": 50.0}
 """No read is faster: a link and a memory controller, or the way through both levels of cache, take longer than that."""
 
@@ -38,7 +41,7 @@ PATTERN_METRICS = (PATTERNS_ENDED, PATTERNS_WRONG, PATTERNS_RATE)
 def memory(run: Run) -> Iterator[Said]:
     """All metrics of the piece "memory"."""
     yield ended(ENDED, run)
-    for number, phase in enumerate(run.doc.plan.phases if run.doc.plan else ()):
+    for number, phase in enumerate(run.phases):
         if phase.kind == "alloc":
             yield _allocated(run, number)
         elif phase.kind == "cache":
@@ -71,24 +74,38 @@ def patterns(run: Run) -> Iterator[Said]:
 
 
 def _numbers(run: Run, kind: str) -> list[int]:
-    return [number for number, phase in enumerate(run.doc.plan.phases if run.doc.plan else ()) if phase.kind == kind]
+    return [number for number, phase in enumerate(run.phases) if phase.kind == kind]
 
 
 def _allocated(run: Run, number: int) -> Said:
+    """Part of the memory that could be had; of what NVML names, where CUDA sees less of it."""
     found = run.result(number)
     if not isinstance(found, AllocResult):
         return Said(ALLOCATED, problem=str(found))
+    seen, of = _memory(run)
+    if not of or abs(found.bytes / seen - found.share) > SHARES_APART:
+        told = f"{found.bytes} bytes of {seen} as a share of {found.share:.3f}"
+        return Said(
+            ALLOCATED, problem=f"expected the bytes that were taken to be their share of the memory, found {told}"
+        )
+    detail = f"{show(found.bytes / 2**30, 'GiB')} taken and written"
+    if of > seen:
+        detail += f"; CUDA sees {show(seen / 2**30, 'GiB')} of {show(of / 2**30, 'GiB')} that NVML names"
     return Said(
-        ALLOCATED,
-        value=100 * found.share,
-        unit="%",
-        detail=f"{show(found.bytes / 2**30, 'GiB')} taken and written",
-        conditions="; ".join(found.notes),
+        ALLOCATED, value=100 * found.share * seen / of, unit="%", detail=detail, conditions="; ".join(found.notes)
     )
 
 
+def _memory(run: Run) -> tuple[int, int]:
+    """Bytes of memory that CUDA sees, and that there are."""
+    ready = run.gpu.ready if run.gpu else None
+    if ready is None:
+        return 0, 0
+    return ready.memory_bytes, memory_bytes(ready, run.slot.gpu.memory_mib if run.slot.gpu else 0)
+
+
 def _cache(run: Run, number: int, metric: str) -> Said:
-    found = run.result(number)
+    found = run.looked(number)
     if not isinstance(found, CacheResult):
         return Said(metric, problem=str(found))
     if found.checked_bytes <= 0:
@@ -114,6 +131,7 @@ def _hbm(run: Run, number: int, metric: str) -> Said:
     rate = statistics.median(found.gb_per_s)
     detail = f"{100 * rate / theory:.1f} % of {show(theory, 'GB/s')}, clock and width of the memory" if theory else ""
     conditions = f"{show(found.size_bytes / 2**30, 'GiB')}, median of {len(found.gb_per_s)}, CV {100 * found.cv:.2f} %"
+    conditions += f", {memory_notes(found)}" if memory_notes(found) else ""
     if theory and rate > theory:
         says = f"expected at most {show(theory, 'GB/s')} (memory clock and width), found {show(rate, 'GB/s')}"
         return Said(metric, problem=f"{says}: not a measurement")
@@ -172,14 +190,18 @@ def _share(run: Run) -> Said:
 def _patterns(run: Run, metric: str) -> Said:
     """Wrong words over all patterns of the piece."""
     total, read, told = 0, 0, list[str]()
-    open_ = ""
+    open_, notes, share = "", list[str](), run.doc.plan.share if run.doc.plan else 0.0
     for number in _numbers(run, "pattern"):
-        found = run.result(number)
+        found = run.looked(number)
         if not isinstance(found, PatternResult):
             open_ = open_ or str(found)
             continue
         if found.checked_bytes <= 0:
             open_ = open_ or f"expected words that were compared under pattern {found.pattern}, found none"
+        else:
+            open_ = open_ or uncovered(run.planned(number), found, _memory(run)[1], share)
+        if note := memory_notes(found):
+            notes.append(f"{found.pattern}: {note}")
         total, read = total + found.error_count, read + found.checked_bytes
         if found.error_count:
             first = f", first {fault(found.errors[0])}" if found.errors else ""
@@ -191,7 +213,7 @@ def _patterns(run: Run, metric: str) -> Said:
         metric,
         value=total,
         detail="; ".join(told),
-        conditions=f"{', '.join(names)}; {show(read / 1e9, 'GB')} read and compared",
+        conditions="; ".join((", ".join(names), f"{show(read / 1e9, 'GB')} read and compared", *notes)),
         stands=total > 0,
     )
 

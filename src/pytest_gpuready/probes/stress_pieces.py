@@ -39,8 +39,7 @@ PULSES = ((0.02, 0.5), (0.1, 0.5), (0.5, 0.2), (0.5, 0.8), (2.0, 0.5), (4.0, 0.5
 """Period in seconds and duty. The last one is the one whose swing is judged: every sensor resolves its halves."""
 PULSE_S, SLOW_S, STAGGER_S = 6.0, 16.0, 0.25
 BURN_S = 240.0
-"""How long a burn-in takes where nobody asks for a time."""
-SHORTEST_BURN_S = 60.0
+"""How long a burn-in takes where nobody asks for a time; less is no burn-in of level 4."""
 
 BESIDE_S = 130.0
 """What a piece may need beside its phases: gates, the start of the workers, the kernel log, their end."""

@@ -1,36 +1,47 @@
-"""One GPU in one document of the built-in engine: its results, or why there are none, and what the watch saw of it.
+"""One GPU in one document of the built-in engine: its results, or why there are none, and how its load ended.
 
-A result counts where its phase was run to its end. What ended a load before its time is told by `ended`: a GPU that
-had to be stopped (heat, Xid) or whose driver reports a broken GPU is at fault; a worker that died or hung has measured
-nothing, whoever is to blame.
+A result counts where its phase was run to its end and nothing in it denies itself; one that does costs that phase of
+that GPU, nothing else. What ended a load before its time is told by `ended`: a GPU that had to be stopped (heat, Xid),
+whose driver reports a broken GPU or keeps a process that cannot be killed is at fault; a worker that died or hung has
+measured nothing, whoever is to blame. A wrong word or element that was found stays found, whatever else is open.
 """
 
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_gpuready.model import Slot, Watch
 from pytest_gpuready.model.agent_doc import LogLine
-from pytest_gpuready.model.stress_doc import Phase, Result, ResultFault, StressDoc, StressGpu, StressPhase
+from pytest_gpuready.model.stress_checks import doubts, impossible, unfit
+from pytest_gpuready.model.stress_doc import (
+    COOL,
+    RESULTS,
+    Phase,
+    Result,
+    ResultFault,
+    StressDoc,
+    StressGpu,
+    StressPhase,
+)
 from pytest_gpuready.parse.kernel_log import XIDS, xids
-from pytest_gpuready.probes.watched import REASONS, log_alarms, same_function
+from pytest_gpuready.probes.stress_amounts import smaller
+from pytest_gpuready.probes.watched import log_alarms, same_function
 
 PLANNED = "as planned"
-GOOD_REASONS = "none but benign"
 ECC = "ecc_uncorrected_volatile"
 HARDWARE = "hardware"
-LEAST_SAMPLES = 8
-"""Fewer samples of a phase say nothing about it."""
 SERIES = ("power_w", "sm_mhz", "temperature_c", "memory_temperature_c")
 
 BROKEN = re.compile(
     "CUDA_ERROR_(?:ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|LAUNCH_FAILED|"
     "LAUNCH_TIMEOUT|MISALIGNED_ADDRESS|INVALID_ADDRESS_SPACE|INVALID_PC|ILLEGAL_ADDRESS|CONTAINED|DEVICE_UNAVAILABLE)"
+    "|walk through the GPU's memory .*a pointer was read wrong"
+    "|did not end on SIGKILL"
 )
-"""What CUDA says of kernels that are known to be right: then it is the GPU that is not."""
+"""What CUDA says of kernels that are known to be right: then it is the GPU that is not. So it is where a word of its
+own memory was read wrong, and where the driver does not let go of a process that was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,16 @@ class Run:
     slot: Slot
     gpu: StressGpu | None
     why: str = ""
+
+    @property
+    def place(self) -> int:
+        """Which GPU of the run this is, from 0."""
+        return next((at for at, one in enumerate(self.doc.gpus) if one is self.gpu), 0)
+
+    @property
+    def phases(self) -> list[Phase]:
+        """What was asked for."""
+        return self.doc.plan.phases if self.doc.plan else []
 
     def phase(self, number: int) -> StressPhase | None:
         """The phase of this place in the plan as it was on this GPU."""
@@ -54,16 +75,52 @@ class Run:
         found = phase.result
         if self.gpu.refused:
             return f"not loaded: {self.gpu.refused}"
+        kinds = [name for name in (*RESULTS, COOL) if getattr(phase, name) is not None]
+        if kinds not in ([], [phase.kind]):
+            return f"expected a result of kind {phase.kind}, found {', '.join(kinds)}"
         if phase.problem or found is None:
-            return phase.problem or self.gpu.problem or "expected a result of this phase, found none"
+            stopped = f"stopped at {self.gpu.stopped.t:.1f} s: {self.gpu.stopped.why}" if self.gpu.stopped else ""
+            none = "expected a result of this phase or the reason for none, found neither"
+            return phase.problem or self.gpu.problem or stopped or none
         if found.cut:
             return f"expected {self.planned(number).kind} to run to its end, found it ended after {found.seconds:.1f} s"
-        return found
+        return next(self._doubts(number, found), found)
+
+    def proven(self, number: int) -> Result | None:
+        """The result of this phase where it tells of something wrong on this GPU, whether or not the rest counts."""
+        phase = self.phase(number)
+        found = phase.result if phase else None
+        if found is None or not getattr(found, "error_count", 0) or next(self._other(), ""):
+            return None
+        return None if next(impossible(found), "") else found
+
+    def looked(self, number: int) -> Result | str:
+        """For whoever counts errors: what is proven, else the result of the phase, else why there is none."""
+        return self.proven(number) or self.result(number)
+
+    def _doubts(self, number: int, found: Result) -> Iterator[str]:
+        planned = self.planned(number)
+        yield from self._other()
+        for why in (*doubts(planned, found), *unfit(planned, found, self.place)):
+            yield f"{planned.kind}: {why}"
+        if self.gpu and self.gpu.ready:
+            for why in smaller(planned, found, self.gpu.ready):
+                yield f"{planned.kind}: {why}"
+
+    def _other(self) -> Iterator[str]:
+        """Why the results may be those of another GPU."""
+        ready = self.gpu.ready if self.gpu else None
+        found, name = self.slot.gpu, ready.name if ready else ""
+        if self.gpu and ready is None:
+            yield "expected its worker to say that it is ready, found results without that"
+        elif self.gpu and ready and ready.bdf != self.gpu.bdf:
+            yield f"expected the worker on {self.gpu.bdf}, found it on {ready.bdf[:20]}"
+        elif found and found.name and name and found.name != name:
+            yield f"expected {found.name[:40]} (NVML), found the worker on {name[:40]} (CUDA)"
 
     def planned(self, number: int) -> Phase:
         """What the phase of this place was asked to be."""
-        assert self.doc.plan is not None
-        return self.doc.plan.phases[number]
+        return self.phases[number]
 
     def ended(self) -> tuple[str, str]:
         """How the load ended on this GPU, and why that is not known: one of both is "".
@@ -72,70 +129,68 @@ class Run:
         """
         if self.gpu is None:
             return "", self.why
-        if self.gpu.stopped:
-            return f"stopped at {self.gpu.stopped.t:.1f} s: {self.gpu.stopped.why}", ""
+        stopped = self.gpu.stopped
+        if stopped and stopped.gpu:
+            return f"stopped at {stopped.t:.1f} s: {stopped.why}", ""
         told = [self.gpu.refused, self.gpu.problem, *(phase.problem for phase in self.gpu.phases)]
         broken = next((text for text in told if BROKEN.search(text)), "")
         if broken:
             return broken, ""
+        return next((("", why) for why in self._open() if why), (PLANNED, ""))
+
+    def _open(self) -> Iterator[str]:
+        """Why nobody knows that the load ended as planned."""
+        assert self.gpu is not None
+        stopped = self.gpu.stopped
         open_ = [found for number in range(len(self.gpu.phases)) if isinstance(found := self.result(number), str)]
         if open_:
-            return "", self.gpu.problem or open_[0]
-        return PLANNED, ""
+            yield self.gpu.problem or (f"stopped at {stopped.t:.1f} s: {stopped.why}" if stopped else open_[0])
+        if self.gpu.problem:
+            yield f"after its last result: {self.gpu.problem}"
+        for what, why in (
+            ("nobody watched to the end", self.doc.watch_problem),
+            ("no kernel log", self.doc.log_problem),
+        ):
+            if why:
+                yield f"expected to hear of Xids until the end, found that {what}: {why}"
+        yield self._counters()
 
-    def second_half(self, number: int, column: str) -> float | str:
-        """Median of a column over the second half of a phase; else why there is none."""
-        values = [value for _, value in self._samples(number, column, 0.5)]
-        if len(values) < LEAST_SAMPLES:
-            why = (self.gpu.errors.get(column) if self.gpu else "") or self.doc.watch_problem
-            found = f"found {len(values)}" + (f" ({why})" if why else "")
-            return f"expected at least {LEAST_SAMPLES} samples of {column} under load, {found}"
-        return statistics.median(values)
-
-    def samples(self, number: int, column: str) -> tuple[list[float], list[float]]:
-        """Times, in seconds since the beginning of the run, and values of a column in a phase."""
-        rows = list(self._samples(number, column, 0.0))
-        return [t for t, _ in rows], [value for _, value in rows]
-
-    def _samples(self, number: int, column: str, since: float) -> Iterator[tuple[float, float]]:
-        phase = self.phase(number)
-        window = next((one for one in self.doc.windows if one.phase == number), None)
-        if phase is None or phase.seen is None or window is None:
-            return
-        begin = window.begin + since * (window.end - window.begin)
-        columns = phase.seen.samples
-        for t, value in zip(columns.get("t", []), columns.get(column, []), strict=False):
-            if t is not None and value is not None and begin <= t <= window.end:
-                yield t, value
+    def _counters(self) -> str:
+        """Why the counters of ECC errors say nothing over this load; "" where they do, or where no GPU has them."""
+        assert self.gpu is not None
+        before, after = self.gpu.before.get(ECC), self.gpu.after.get(ECC)
+        if before is not None and after is not None:
+            return f"expected ECC counters that do not go back, found {before}, then {after}" if after < before else ""
+        if before is None and not any(ECC in gpu.before for gpu in self.doc.gpus):
+            return ""
+        when = "after the load" if before is not None else "before the load"
+        error = self.gpu.errors.get(ECC, "no counter")
+        return f"expected the counter of uncorrected ECC errors {when}, found none ({error})"
 
     def at(self, number: int, errors: Sequence[ResultFault]) -> str:
         """How warm and how fast the GPU was when the first of these errors came, ", 61 C, 1455 MHz"; "" if unknown."""
-        window = next((one for one in self.doc.windows if one.phase == number), None)
+        window = self.window(number)
         if not errors or errors[0].t is None or window is None:
             return ""
-        moment, told = window.begin + errors[0].t, ""
+        moment, told = window[0] + errors[0].t, ""
         for column, unit in (("temperature_c", "C"), ("sm_mhz", "MHz")):
-            rows = list(self._samples(number, column, 0.0))
+            rows = self.rows(number, column)
             if rows:
                 told += f", {min(rows, key=lambda row: abs(row[0] - moment))[1]:.0f} {unit}"
         return told
 
-    def reasons(self) -> tuple[str, str]:
-        """Clock-event reasons beyond the benign ones over all phases, and why nobody knows: one of both is ""."""
-        if self.gpu is None:
-            return "", self.why
-        seen: set[int] = set()
-        for number, phase in enumerate(self.gpu.phases):
-            if isinstance(why := self.result(number), str) and phase.seen is None:
-                return "", why
-            if phase.seen is None or phase.seen.taken < LEAST_SAMPLES or "reasons" not in phase.seen.samples:
-                taken = phase.seen.taken if phase.seen else 0
-                error = self.gpu.errors.get("reasons") or self.doc.watch_problem
-                told = f" ({error})" if error else ""
-                return "", f"expected clock-event reasons under {phase.kind}, found {taken} samples{told}"
-            seen |= {int(name, 16) for name in phase.seen.reasons}
-        slowed = [word for bit, word in REASONS.items() if bit in seen]
-        return ", ".join(slowed) or GOOD_REASONS, ""
+    def window(self, number: int) -> tuple[float, float] | None:
+        """When all GPUs were in the phase of this place: seconds since the beginning of the run."""
+        return next(((one.begin, one.end) for one in self.doc.windows if one.phase == number), None)
+
+    def rows(self, number: int, column: str) -> list[tuple[float, float]]:
+        """Times and values of a column in the window of a phase."""
+        phase, window = self.phase(number), self.window(number)
+        if phase is None or phase.seen is None or window is None:
+            return []
+        columns = phase.seen.samples
+        rows = zip(columns.get("t", []), columns.get(column, []), strict=False)
+        return [(t, v) for t, v in rows if t is not None and v is not None and window[0] <= t <= window[1]]
 
     def watch(self, numbers: Sequence[int] = (), facts: dict[str, str] | None = None) -> Watch:
         """What counts against all that was measured meanwhile; series of the first of these phases."""
@@ -144,7 +199,8 @@ class Run:
         log: list[LogLine] = self.doc.log
         alarms = log_alarms(log, bdf)
         alarms += [
-            f"Xid {xid.xid} of {xid.bdf}" + ("" if same_function(xid.bdf) == same_function(bdf) else " (another GPU)")
+            f"Xid {xid.xid} of {xid.bdf or 'a GPU that the driver did not name'}"
+            + (" (another GPU)" if xid.bdf and same_function(xid.bdf) != same_function(bdf) else "")
             for xid in own
             if not any(str(xid.xid) in alarm for alarm in alarms)
         ]
@@ -207,4 +263,10 @@ def run_of(doc: StressDoc, slot: Slot) -> Run:
     if doc.problem:
         return Run(doc, slot, None, doc.problem)
     gpu = next((one for one in doc.gpus if one.bdf == slot.gpu.bdf), None)
-    return Run(doc, slot, gpu, "" if gpu else f"expected GPU {slot.gpu.bdf} in the document, found none")
+    if gpu is None:
+        return Run(doc, slot, None, f"expected GPU {slot.gpu.bdf} in the document, found none")
+    phases = doc.plan.phases if doc.plan else []
+    if [(one.phase, one.kind) for one in gpu.phases] != [(at, phase.kind) for at, phase in enumerate(phases)]:
+        why = f"expected {len(phases)} phases of {gpu.bdf} as planned, found {len(gpu.phases)} of another kind"
+        return Run(doc, slot, None, why)
+    return Run(doc, slot, gpu)

@@ -76,8 +76,11 @@ def log_alarms(lines: Sequence[LogLine], bdf: str) -> list[str]:
 
 
 def same_function(bdf: str) -> str:
-    """The address as the kernel log names it: four-digit domain, function 0."""
-    return normal_bdf(bdf.partition(".")[0])
+    """The address as the kernel log names it: four-digit domain, function 0. "" for what is no address."""
+    try:
+        return normal_bdf(bdf.partition(".")[0])
+    except ValueError:
+        return ""
 
 
 def _growth(doc: WatchDoc, name: str) -> int | None:
