@@ -16,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 
+LATE_S = 1.2
+
 
 def say(line):
     os.write(1, json.dumps(line).encode() + b"\n")
@@ -49,14 +51,25 @@ def hang():
         time.sleep(60)
 
 
-def result(phase, seconds, line):
+def result(phase, seconds, line, word):
     found = {"seconds": seconds, "cut": "stop" in line, "enough": "enough" in line}
+    if word == "late":
+        found["late_s"] = LATE_S
     if phase["kind"] == "gemm":
-        rates = {"sustained_tflops": 700.0, "tflops": [700.0] * 4}
-        return found | rates | {"format": phase["format"], "passes": 10, "checked": 640, "error_count": 0}
+        side = 4096
+        passes = max(1, round(700e12 * seconds / (2 * side**3)))
+        rates = {"sustained_tflops": 700.0, "tflops": [700.0] * 4, "half_width": 0.001}
+        counts = {"passes": passes, "checked": passes * side**2, "flop": 2.0 * side**3 * passes, "error_count": 0}
+        if word in ("lie", "wrong"):
+            counts["checked"] = 64
+        if word == "wrong":
+            where = {"pass_number": 3, "row": 1, "col": 2, "tile": 0, "bit": 1, "expected": "0x1", "found": "0x3"}
+            counts |= {"error_count": 1, "errors": [where]}
+        return found | rates | counts | {"format": phase["format"], "m": side, "n": side, "k": side}
     if phase["kind"] == "latency":
         return found | {"host_ns": [1190.0] * 5, "device_ns": [350.0] * 5, "steps": 1}
-    return found | {"kernel": phase["kernel"], "gb_per_s": [4200.0]}
+    rates = [4200.0] * max(1, phase.get("repeats", 1))
+    return found | {"kernel": phase["kernel"], "gb_per_s": rates, "half_width": 0.001, "size_bytes": 2**30}
 
 
 # Instead of an answer at the beginning of a phase, or before it is ready.
@@ -84,9 +97,20 @@ def misbehave(behaviour):
     if behaviour == "leave":
         subprocess.Popen(["sleep", "60"])
         os._exit(0)
+    if behaviour == "orphan":
+        # In a session of its own: killing our group does not reach it.
+        subprocess.Popen(["sleep", "61"], start_new_session=True)
     if behaviour == "close":
         os.close(1)
         hang()
+
+
+# Instead of an end in order.
+def misbehave_at_the_end(behaviour):
+    if behaviour == "stay":
+        hang()
+    if behaviour == "segv":
+        os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def main(bdf):
@@ -103,13 +127,16 @@ def main(bdf):
     while True:
         line = lines.next()
         if line.get("stop"):
-            if word == "stay":
-                hang()
+            misbehave_at_the_end(word)
             return
+        if "enough" in line:  # of a phase that ended by itself meanwhile
+            continue
         number, begin = line["begin"], line["at"]
         phase = work["phases"][number]
         behaviour = word if word and number >= int(at or 0) and at != "start" else ""
         lasts = phase.get("seconds") or 0.05
+        if behaviour == "late":
+            begin += LATE_S
         time.sleep(max(0.0, begin - time.monotonic()))
         misbehave(behaviour)
         if behaviour == "failed":
@@ -125,7 +152,7 @@ def main(bdf):
         if stopped and word == "stay":
             hang()
         took = time.monotonic() - begin
-        say({"done": number, "result": result(phase, took, stopped or {})})
+        say({"done": number, "result": result(phase, took, stopped or {}, behaviour)})
         if stopped and "stop" in stopped:
             return
 

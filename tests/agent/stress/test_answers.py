@@ -11,21 +11,31 @@ from pytest_gpuready.model.stress_doc import GemmResult, Phase, ResultFault
 
 AT = 1000.0
 GEMM = Asked(number=2, phase=Phase(kind="gemm", format="bf16", seconds=10.0), at=AT)
-COUNTED = {"passes": 10, "checked": 640, "error_count": 0}
-GOOD = {"seconds": 10.0, "format": "bf16", "sustained_tflops": 670.0, "tflops": [680.0, 670.0], **COUNTED}
+SIDE = 8192
+RATES = {"sustained_tflops": 670.0, "tflops": [680.0, 670.0], "half_width": 0.002}
+FAULT = ResultFault(pass_number=-1, row=1, col=2, tile=3, bit=4, expected="0x0", found="0x10")
 
 
-def said(**changed: object) -> dict[str, object]:
-    return {"done": 2, "result": GOOD | changed}
+def good(seconds: float = 10.0) -> dict[str, object]:
+    """So many seconds of products at 670 TFLOPS, each compared."""
+    passes = round(670e12 * seconds / (2 * SIDE**3))
+    counted = {"passes": passes, "checked": passes * SIDE**2, "flop": 2.0 * SIDE**3 * passes, "error_count": 0}
+    return {"seconds": seconds, "format": "bf16", "m": SIDE, "n": SIDE, "k": SIDE, **RATES, **counted}
+
+
+GOOD = good()
+
+
+def said(*, seconds: float = 10.0, **changed: object) -> dict[str, object]:
+    return {"done": 2, "result": good(seconds) | changed}
 
 
 def test_a_result_is_taken_as_what_it_is() -> None:
     """The type of the phase's kind; a fault of the first result counts from before the first pass."""
-    fault = ResultFault(pass_number=-1, row=1, col=2, tile=3, bit=4, expected="0x0", found="0x10")
-    told = said(errors=[msgspec.to_builtins(fault)], error_count=1)
+    told = said(errors=[msgspec.to_builtins(FAULT)], error_count=1)
     found = answers.result(told, GEMM, AT + 10.2)
     assert isinstance(found, GemmResult)
-    assert (found.sustained_tflops, found.errors) == (670.0, [fault])
+    assert (found.sustained_tflops, found.errors) == (670.0, [FAULT])
 
 
 def test_a_load_that_was_ended_may_be_short() -> None:
@@ -70,7 +80,7 @@ def test_who_knows_enough_says_so_in_its_time() -> None:
         ({"done": True, "result": GOOD}, 10.2, "found that of phase True"),
         ({"done": 2, "result": None}, 10.2, "expected the result of phase 2 (gemm), found Expected"),
         ({"done": 2, "result": {"cycles": 3}}, 10.2, "found Object contains unknown field `cycles`"),
-        (said(format="int8"), 10.2, "expected the result of format bf16, found that of int8"),
+        (said(format="int8"), 10.2, "expected format bf16, found 'int8'"),
         (said(sustained_tflops=-1.0), 10.2, "expected numbers from 0 on, found sustained_tflops -1.0"),
         (said(tflops=[670.0, float("nan")]), 10.2, "expected numbers from 0 on, found tflops nan"),
         (said(burst_tflops=float("inf")), 10.2, "expected numbers from 0 on, found burst_tflops inf"),
@@ -81,6 +91,11 @@ def test_who_knows_enough_says_so_in_its_time() -> None:
         (said(), 3.0, "expected at most 3.0 s of load by now, found 10.0 s"),
         (said(seconds=3.0), 10.2, "expected 10 s of load, found its end after 3.0 s"),
         (said(seconds=3600.0), 10.2, "expected at most 10.2 s of load by now, found 3600.0 s"),
+        (said(late_s=4.8), 10.2, "expected at most 10.2 s of load by now, found 10.0 s, 4.8 s late"),
+        (said(checked=640), 10.2, "expected every element of 6094 products compared, found 640"),
+        (said(flop=1.0), 10.2, "expected 6.7e+15 operations of 6094 products, found 1"),
+        (said(sustained_tflops=1e9), 10.2, "expected a sustained rate among those of its windows, found 1e+09"),
+        (said(error_count=3), 10.2, "expected the first of 3 errors with its place, found none"),
     ],
 )
 def test_what_cannot_be_is_not_believed(line: dict[str, object], now: float, says: str) -> None:
@@ -88,6 +103,17 @@ def test_what_cannot_be_is_not_believed(line: dict[str, object], now: float, say
     with pytest.raises(WrongError) as wrong:
         answers.result(line, GEMM, AT + now)
     assert says in str(wrong.value)
+
+
+def test_what_says_that_the_gpu_was_wrong_is_not_lost() -> None:
+    """An error with its place is kept, also in a result that is short, late or counts wrongly elsewhere."""
+    wrong = {"errors": [msgspec.to_builtins(FAULT)], "error_count": 1}
+    for odd in ({"checked": 640}, {"seconds": 3.0}, {"late_s": 9.0}):
+        found = answers.result(said(**wrong, **odd), GEMM, AT + 19.2)
+        assert isinstance(found, GemmResult)
+        assert found.errors == [FAULT]
+    with pytest.raises(WrongError):
+        answers.result(said(**wrong, burst_tflops=float("nan")), GEMM, AT + 10.2)
 
 
 def test_a_load_that_began_late_does_not_count() -> None:

@@ -19,7 +19,7 @@ import pytest
 from pytest_gpuready.agent import __main__ as agent_main
 from pytest_gpuready.agent.lease import SHARING
 from pytest_gpuready.agent.stress import crew as crew_module
-from pytest_gpuready.agent.stress import hand
+from pytest_gpuready.agent.stress import guard, hand
 from pytest_gpuready.agent.stress.crew import Crew, stress
 from pytest_gpuready.model import stress_doc
 from pytest_gpuready.model.agent_doc import Envelope
@@ -31,11 +31,20 @@ HERE = Path(__file__).parent
 SOURCES = HERE.parents[2] / "src"
 WORKER = (sys.executable, "-S", str(HERE / "fake_worker.py"))
 
+# The watch with another kernel log: a file.
+WATCH = """
+import os, pathlib, sys
+from pytest_gpuready.agent.stress import watch
+os._exit(watch.main(sys.argv[1:], pathlib.Path({log!r})))
+"""
+
 # The agent with other workers.
 AGENT = f"""
-import sys
+import os, sys
 from pytest_gpuready.agent import __main__ as agent
-from pytest_gpuready.agent.stress import crew, hand, telling
+from pytest_gpuready.agent.stress import crew, guard, hand, telling
+if "WATCH" in os.environ:
+    guard.WATCH = (sys.executable, "-c", os.environ["WATCH"])
 hand.STOP_S = 0.2
 telling.AT_LEAST_S, telling.EVERY_S = 0.0, 0.02
 crew.WORKER = {WORKER!r}
@@ -65,9 +74,10 @@ def node(tmp_path: Path, driver: Path, stand_in: ModuleType, monkeypatch: pytest
             ("FAKE_NVML", path),
             ("LD_LIBRARY_PATH", driver),
             ("PYTHONPATH", SOURCES),
-            ("GPUREADY_STRESS_KMSG", log),
+            ("WATCH", WATCH.format(log=str(log))),
         ):
             monkeypatch.setenv(name, str(value))
+        monkeypatch.setattr(guard, "WATCH", (sys.executable, "-c", os.environ["WATCH"]))
         return path
 
     return make
@@ -110,6 +120,7 @@ TROUBLE = {
     "leave": ("in the middle of the phase: exit code 0", False),
     "close@1": ("found that it closed its output", True),
     "problem": ("no memory on this GPU", False),
+    "lie": ("phase 0 (gemm): bf16: expected every element of ", False),
 }
 
 
@@ -215,10 +226,130 @@ def test_a_phase_ends_when_all_know_enough(node: Node, monkeypatch: pytest.Monke
     assert found[bdf(1)].phases[0].gemm is not None
     assert "in the middle of the phase: signal SIGKILL" in found[bdf(1)].problem
     lasted = [window.end - window.begin for window in document.windows]
-    assert all(0.1 <= one < 20 for one in lasted[:2])
+    assert all(0.099 <= one < 20 for one in lasted[:2])
     assert lasted[2:] == [pytest.approx(0.4, abs=0.002)] * 2
     loads = [phase.result.seconds for one in (found[bdf(0)], found[bdf(2)]) for phase in one.phases if phase.result]
     assert min(loads[0], loads[4]) >= lasted[0] - 0.002
+
+
+def test_who_begins_late_loses_that_phase_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The window is that of those in step; the worker goes on with its next phase."""
+    node(3)
+    monkeypatch.setenv("BEHAVE", json.dumps({bdf(1): "late@1"}))
+    load = Phase(kind="gemm", format="bf16", seconds=0.1)
+    document = Crew(Plan(phases=[load, load, load], lead_s=0.05, sample_s=0.1), (), worker=WORKER).run()
+    found = gpus(document)
+    assert [phase.problem for phase in found[bdf(0)].phases] == ["", "", ""]
+    says = "expected the load to begin with the others, found it 1.2 s late"
+    assert [phase.problem for phase in found[bdf(1)].phases] == ["", says, says]
+    assert found[bdf(1)].phases[1].result is None
+    assert not found[bdf(1)].problem
+    window = document.windows[1]
+    assert window.note == f"more than 1 s behind the first, not in step: {bdf(1)}"
+    assert window.end - window.begin == pytest.approx(0.1, abs=0.002)
+
+
+def test_a_result_that_proves_the_gpu_wrong_is_never_lost(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its other numbers do not fit: whoever judges may doubt them, the error stands."""
+    node(1)
+    monkeypatch.setenv("BEHAVE", json.dumps({bdf(0): "wrong"}))
+    (gpu,) = Crew(Plan(phases=[GEMM], lead_s=0.05), (), worker=WORKER).run().gpus
+    assert gpu.phases[0].gemm is not None
+    assert (gpu.phases[0].gemm.error_count, gpu.phases[0].gemm.checked) == (1, 64)
+
+
+# Behaviour at the end -> what the document says of it.
+AT_THE_END = {
+    "stay": "expected its end within 0.5 s of being told, found none: it hangs",
+    "segv": "expected its end in order when it was told to, found: signal SIGSEGV",
+}
+
+
+def test_an_end_out_of_order_is_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All results are there, and the worker hangs or breaks when it is told to end."""
+    node(3)
+    monkeypatch.setenv("BEHAVE", json.dumps({bdf(at): word for at, word in enumerate(AT_THE_END)}))
+    monkeypatch.setattr(hand, "STOP_S", 0.5)
+    document = Crew(Plan(phases=[GEMM], lead_s=0.05, sample_s=1.0), (), worker=WORKER).run()
+    for gpu, says in zip(document.gpus, [*AT_THE_END.values(), ""], strict=True):
+        assert gpu.problem == says
+        assert gpu.phases[0].gemm is not None
+        assert not gpu.phases[0].problem
+
+
+def test_a_worker_that_sigkill_does_not_end_is_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hangs, and then the kernel holds it: the document says both."""
+    node(1)
+    monkeypatch.setenv("BEHAVE", json.dumps({bdf(0): "stay"}))
+    monkeypatch.setattr(hand, "STOP_S", 0.2)
+    killed = hand.children.gone
+    monkeypatch.setattr(hand.children, "gone", lambda process, patience_s=1.0: killed(process, patience_s) and False)
+    (gpu,) = Crew(Plan(phases=[GEMM], lead_s=0.05, sample_s=1.0), (), worker=WORKER).run().gpus
+    assert gpu.problem.startswith("expected its end within 0.2 s of being told, found none: it hangs; process ")
+    assert gpu.problem.endswith(" did not end on SIGKILL")
+
+
+def test_what_a_worker_started_in_a_session_of_its_own_ends_too(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It becomes a child of the crew when the worker is gone; children that were there before are left alone."""
+    node(1)
+    monkeypatch.setenv("BEHAVE", json.dumps({bdf(0): "orphan"}))
+    before = subprocess.Popen(["sleep", "62"])
+
+    def sleeping(seconds: str) -> list[int]:
+        words = f"sleep\0{seconds}\0".encode()
+        return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if read(path) == words]
+
+    def read(path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError:
+            return b""
+
+    try:
+        Crew(Plan(phases=[GEMM], lead_s=0.05, sample_s=1.0), (), worker=WORKER).run()
+        assert sleeping("61") == []
+        assert before.poll() is None
+    finally:
+        before.kill()
+        before.wait()
+
+
+@pytest.mark.parametrize(
+    ("signum", "says"),
+    [
+        (
+            signal.SIGKILL,
+            "expected the watch over the GPUs to go on until its end, found that it ended: signal SIGKILL",
+        ),
+        (signal.SIGSTOP, "expected the watch over the GPUs to go on, found silence for 2 s: it hangs, or was stopped"),
+    ],
+)
+def test_without_its_watch_the_load_ends_and_no_gpu_is_to_blame(
+    node: Node, monkeypatch: pytest.MonkeyPatch, signum: signal.Signals, says: str
+) -> None:
+    """Killed or stopped: what was to come says that nobody watched, and the watch is gone afterwards."""
+    node(2)
+    monkeypatch.setattr(guard, "SILENT_S", 2.0)
+    crew = Crew(Plan(phases=[GEMM, LONG, GEMM], lead_s=0.05, sample_s=0.05), (), worker=WORKER)
+    monkeypatch.setenv("UNTIL", "/nowhere")
+    assert crew._guard.process is not None
+    pid = crew._guard.process.pid
+
+    def spoil() -> None:
+        until(lambda: len(crew._windows) == 1 and crew._at == 1)
+        os.kill(pid, signum)
+
+    spoiler = threading.Thread(target=spoil)
+    spoiler.start()
+    document = crew.run()
+    spoiler.join()
+    assert document.watch_problem == document.log_problem == says
+    for gpu in document.gpus:
+        assert gpu.stopped is not None
+        assert (gpu.stopped.why, gpu.stopped.gpu, gpu.stopped.phase) == ("nobody watched any more", False, 1)
+        assert [phase.problem for phase in gpu.phases] == ["", *["nobody watched any more"] * 2]
+        assert not gpu.problem
+    assert not alive(pid)
 
 
 def test_a_latency_comes_through(node: Node) -> None:

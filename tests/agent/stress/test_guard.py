@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from pytest_gpuready.agent.stress.gate import Gate, refusal
 from pytest_gpuready.agent.stress.guard import Guard
 from pytest_gpuready.agent.stress.watch import READINGS, Event, Line, Row
 from pytest_gpuready.model.agent_doc import ProcessDoc
+from pytest_gpuready.parse.kernel_log import normal_bdf
 
 A, B = "0000:19:00.0", "0000:29:00.0"
 FREE = {"mig": False, "processes": [], "temperature_c": 40, "slowdown_c": 89, "memory_max_c": 95}
@@ -93,14 +95,57 @@ def test_a_gpu_is_stopped_for_its_own_reason(guard: Guard, line: Line, why: str)
     assert (guard.stop(A), guard.stop(B)) == (why, "")
 
 
-def test_nothing_is_loaded_that_nobody_watches(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU without a reading for a while is stopped, all of them where the watch has ended."""
-    monkeypatch.setattr(guard_module, "STALE_S", -1.0)
-    assert guard.stop(A) == "NVML has given no reading for -1 s"
-    monkeypatch.setattr(guard_module, "STALE_S", 10.0)
-    assert guard.stop(B) == ""
+def test_a_gpu_without_a_reading_is_stopped_while_the_watch_goes_on(guard: Guard) -> None:
+    """The watch says that it was there for longer than that: it is this GPU of which NVML says nothing."""
+    now = time.monotonic()
+    guard.guarding()
+    guard._guarding_since = now - 60.0
+    feed(guard, Line(row=row(t=now - 11.0, temperature_c=50.0)), Line(row=row(B, now, temperature_c=50.0)))
+    assert (guard.stop(A), guard.stop(B)) == ("", "")
+    feed(guard, Line(beat=now))
+    assert (guard.stop(A), guard.stop(B)) == ("NVML has given no reading for 10 s", "")
+    assert guard.watching
+
+
+def test_a_reading_of_a_moment_to_come_keeps_nothing_fresh(guard: Guard) -> None:
+    """Its time is at most that of its arrival."""
+    guard.guarding()
+    feed(guard, Line(row=row(t=time.monotonic() + 1e9, temperature_c=50.0)), Line(beat=1e12))
+    assert guard.now[A].t <= time.monotonic()
+    assert guard._beat_at <= time.monotonic()
+
+
+def test_a_gpu_whose_temperature_is_not_read_any_more_is_stopped(guard: Guard) -> None:
+    """Other readings come, for more than three seconds; a gap that is shorter is none, and nobody minds before."""
+    zero = time.monotonic() - 100.0
+    feed(guard, *(Line(row=row(t=zero + at, power_w=70.0)) for at in range(5)))
+    guard.guarding()
+    guard._guarding_since = zero + 10.0
+    feed(guard, Line(row=row(t=zero + 12.0, temperature_c=50.0)), Line(row=row(t=zero + 14.9, power_w=700.0)))
+    feed(guard, Line(row=row(t=zero + 15.0, temperature_c=50.0)), Line(row=row(t=zero + 17.9, power_w=700.0)))
+    assert guard.stop(A) == ""
+    feed(guard, Line(row=row(t=zero + 18.1, power_w=700.0)), Line(row=row(B, zero + 13.5, power_w=700.0)))
+    assert (guard.stop(A), guard.stop(B)) == (guard_module.BLIND, guard_module.BLIND)
+
+
+def test_a_watch_that_is_silent_or_gone_is_no_fault_of_the_gpus(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU is stopped for a reason of its own; what was wrong with the watch is said."""
+    assert guard.watching
+    guard.guarding()
+    assert guard.watching
+    monkeypatch.setattr(guard_module, "SILENT_S", -1.0)
+    assert not guard.watching
+    monkeypatch.undo()
+    assert not guard.watching
+    assert guard.stop(A) == ""
+    assert guard.close().startswith("expected the watch over the GPUs to go on, found silence for ")
+
+
+def test_a_watch_whose_end_has_come_watches_no_more(guard: Guard) -> None:
+    """The end of its output."""
     guard.feed(b"")
-    assert guard.stop(B) == guard_module.ENDED
+    assert not guard.watching
+    assert guard.stop(B) == ""
     assert guard.close() == "expected the end of the watch, found none: NVML or the kernel log hangs"
 
 
@@ -108,8 +153,23 @@ def test_nothing_is_loaded_that_nobody_watches(guard: Guard, monkeypatch: pytest
 def test_a_watch_that_is_none_guards_nothing(guard: Guard, printed: bytes) -> None:
     """Other lines, an endless one: it counts as ended."""
     guard.feed(printed)
-    assert guard.stop(A) == guard_module.ENDED
+    assert not guard.watching
+    assert guard.stop(A) == ""
     assert guard.close().startswith("expected lines of ")
+
+
+def test_an_xid_of_an_unknown_gpu_stops_all_of_them(guard: Guard) -> None:
+    """The driver names none: it may be any. One that a program can cause or one of another GPU stops none."""
+    feed(guard, Line(xid=Event(t=1.0, bdf="", xid=43)), Line(xid=Event(t=1.0, bdf="0000:39:00.0", xid=79)))
+    assert (guard.stop(A), guard.stop(B)) == ("", "")
+    feed(guard, Line(xid=Event(t=2.0, bdf="", xid=79)), Line(xid=Event(t=2.1, bdf=B, xid=48)))
+    assert (guard.stop(A), guard.stop(B)) == ("Xid 79 of a GPU that the driver does not name", "Xid 48")
+    assert [(xid.bdf, xid.xid) for xid in guard.xids] == [("", 43), ("0000:39:00.0", 79), ("", 79), (B, 48)]
+
+
+def test_an_address_that_nobody_said_stays_none() -> None:
+    """Whoever compares it with that of a GPU finds that it is another."""
+    assert normal_bdf("") == ""
 
 
 def test_an_xid_that_comes_twice_is_one(guard: Guard) -> None:

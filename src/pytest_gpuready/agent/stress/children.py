@@ -1,20 +1,23 @@
 """Child processes that end with us, whatever happens to us.
 
 Each has a session of its own: a Ctrl-C at the terminal is for us to pass on, and its whole group can be killed. The
-kernel kills it when we die; it also sees the end of its stdin then.
+kernel kills it when we die; it also sees the end of its stdin then. What a child started in a session of its own
+becomes ours when that child is gone, and can be ended too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 KILL_S = 1.0
 PLACE = Path(__file__).parents[3]
 """Where our own package lies."""
@@ -64,6 +67,36 @@ def gone(process: subprocess.Popen[bytes], patience_s: float = KILL_S) -> bool:
             with contextlib.suppress(OSError):
                 pipe.close()
     return process.poll() is not None
+
+
+def adopt(whether: bool) -> None:
+    """From now on whoever loses its parent below us becomes our child, or no longer."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(whether), 0, 0, 0)
+
+
+def ours() -> set[int]:
+    """Our children as the kernel has them, those that we adopted too."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError):  # gone meanwhile
+            if int(stat.read_bytes().rpartition(b")")[2].split()[1]) == os.getpid():
+                found.add(int(stat.parent.name))
+    return found
+
+
+def end_adopted(known: Collection[int], patience_s: float = KILL_S) -> bool:
+    """SIGKILL for every child but these, and for what they leave to us. False where some did not end."""
+    give_up = time.monotonic() + patience_s
+    while adopted := ours().difference(known):
+        for pid in adopted:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.002)
+    return True
 
 
 def how_it_ended(code: int | None) -> str:

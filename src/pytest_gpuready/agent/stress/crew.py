@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO
 
+from pytest_gpuready.agent.stress import children
 from pytest_gpuready.agent.stress import plan as plans
 from pytest_gpuready.agent.stress.answers import lasts
 from pytest_gpuready.agent.stress.children import KILL_S
@@ -38,8 +39,9 @@ END_S, TOLD_END_S = 25.0, 4.0
 
 COUNTERS_S = 1.0
 
-TOGETHER_S = 0.5
-"""GPUs whose load began within so much of each other began together."""
+TOGETHER_S, BEHIND_S = 0.5, 1.0
+"""GPUs whose load began within so much of each other began together; one that was further behind the first than the
+second lost the phase: the others are not to be judged by the moments in which it too was under load."""
 
 
 def stress(words: Sequence[str]) -> StressDoc:
@@ -73,6 +75,8 @@ class Crew:
         self._windows: list[StressWindow] = []
         self._first_load: float | None = None
         self._telling = Telling(self._began)
+        self._known: set[int] = set()
+        """Children that are none of our workers."""
         self._guard = Guard(bdfs, plan.sample_s, margin_c=plan.margin_c, sampled=self._sampled, command=watch)
 
     def tell(self) -> None:
@@ -81,6 +85,8 @@ class Crew:
 
     def run(self) -> StressDoc:
         """The whole of it."""
+        self._known = children.ours()
+        children.adopt(True)
         try:
             problem = self._open_gate()
             if not problem:
@@ -103,6 +109,7 @@ class Crew:
             self._close()
             self._guard.close()
             self._selector.close()
+            children.adopt(False)
 
     # --- before -----------------------------------------------------------------------------------------------------
 
@@ -164,16 +171,22 @@ class Crew:
                 member.enough()
             self._turn_until(self._idle, phase.grace_s + STOP_S + 1)
         late = {bdf: late for bdf, member in self._members.items() if (late := member.late_s) is not None}
-        first, last = min(late.values(), default=0.0), max(late.values(), default=0.0)
+        first = min(late.values(), default=0.0)
+        lost = [bdf for bdf, one in late.items() if one > first + BEHIND_S]
+        for bdf in lost:
+            self._members[bdf].fell_behind(first)
+        in_step = {bdf: one for bdf, one in late.items() if bdf not in lost}
         if lasts(phase):
             end = min(now, begin + first + phase.seconds)
         else:
-            done = max(member.done_at for member in self._members.values())
+            done = max(self._members[bdf].done_at for bdf in in_step or self._members)
             end = done if done > begin else now
-        # The window is the time in which all of them were under load.
-        begin, behind = begin + last, [bdf for bdf, one in late.items() if one > first + TOGETHER_S]
-        note = f"more than {TOGETHER_S:g} s behind the first: {', '.join(behind)}" if behind else ""
-        self._close_window(at, begin, max(begin, end), mark, note)
+        # The window is the time in which all of those were under load.
+        begin += max(in_step.values(), default=0.0)
+        behind = [bdf for bdf, one in in_step.items() if one > first + TOGETHER_S]
+        notes = [f"more than {TOGETHER_S:g} s behind the first: {', '.join(behind)}" if behind else ""]
+        notes += [f"more than {BEHIND_S:g} s behind the first, not in step: {', '.join(lost)}" if lost else ""]
+        self._close_window(at, begin, max(begin, end), mark, "; ".join(filter(None, notes)))
 
     def _cool(self, at: int, phase: Phase) -> None:
         """Leave the GPUs alone until they are cool."""
@@ -220,9 +233,10 @@ class Crew:
         give_up = time.monotonic() + KILL_S
         for member in self._members.values():
             member.close(max(0.0, give_up - time.monotonic()))
+        children.end_adopted(self._known | {member.pid for member in self._members.values()})
 
     def _document(self, problem: str) -> StressDoc:
-        patience_s = TOLD_END_S if self._told else END_S
+        patience_s = 0.0 if not self._guard.watching else TOLD_END_S if self._told else END_S
         self._guard.tell_end(0.9 * patience_s)
         self._turn_until(lambda: self._guard.ended, patience_s, whatever=True)
         watch_problem, end = self._guard.close(), self._guard.end

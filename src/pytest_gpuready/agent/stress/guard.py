@@ -1,13 +1,15 @@
 """The crew's end of the watch: whether GPUs may be loaded, what they show now, and when the load has to stop.
 
-temperature at the slowdown threshold less a margin, or memory at its own; an Xid of the hardware; a GPU that does
-not answer; no reading for a while; a watch that has ended: nothing is loaded that nobody watches.
+temperature at the slowdown threshold less a margin, or memory at its own; a temperature that cannot be read any more;
+an Xid of the hardware; a GPU that does not answer; no reading for a while. Nothing is loaded that nobody watches: all
+GPUs are stopped where the watch has ended or is silent too, but that is no fault of theirs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import subprocess
 import sys
 import time
@@ -24,11 +26,18 @@ LARGEST = 4 * 2**20
 """Bytes of a line; the longest holds the kernel log."""
 
 STALE_S = 10.0
-"""Without a reading for so long, a GPU is not loaded any longer."""
+"""Without a reading for so long, while the watch says that it is there, a GPU is not loaded any longer."""
+
+BLIND_S = 3.0
+"""The same without its temperature, while other readings come."""
+
+SILENT_S = 8.0
+"""A watch that has said nothing for so long, not even that it is there, watches no more."""
 
 MOST_NOTES = 20
-WATCH = "pytest_gpuready.agent.stress.watch"
-ENDED = "the watch over the GPUs ended: nothing guards their temperature"
+WATCH = (sys.executable, "-m", "pytest_gpuready.agent.stress.watch")
+NOBODY = "nobody watched any more"
+BLIND = "its temperature cannot be read any more"
 
 _AT = {name: at for at, name in enumerate(READINGS)}
 
@@ -58,12 +67,17 @@ class Guard:
         self._margin_c = margin_c
         self._sampled = sampled
         self._stops: dict[str, str] = {}
+        self._stop_all = ""
+        self._warm_at: dict[str, float] = {}
+        """When its temperature was read last."""
+        self._heard_at, self._beat_at = time.monotonic(), 0.0
+        self._silent = False
         self._guarding_since: float | None = None
         self._tail = bytearray()
         self._marks = 0
         self._notes: list[str] = []
         self.process: subprocess.Popen[bytes] | None = None
-        words = command or [sys.executable, "-m", WATCH]
+        words = command or WATCH
         try:
             # Its stderr must not be ours: a watch that cannot be killed would hold the pipe to whoever started us.
             self.process = children.start(
@@ -88,15 +102,21 @@ class Guard:
 
     def stop(self, bdf: str) -> str:
         """Why this GPU must not be loaded any longer; "" where it may."""
-        if why := self._stops.get(bdf):
-            return why
-        if self.ended:
-            return ENDED
-        row = self.now.get(bdf)
-        since = max(row.t if row else 0.0, self._guarding_since or time.monotonic())
-        if time.monotonic() - since > STALE_S:
-            self._stops[bdf] = f"NVML has given no reading for {STALE_S:g} s"
-        return self._stops.get(bdf, "")
+        row, since = self.now.get(bdf), self._guarding_since
+        if since is not None and self._beat_at - max(row.t if row else 0.0, since) > STALE_S:
+            self._stops.setdefault(bdf, f"NVML has given no reading for {STALE_S:g} s")
+        return self._stops.get(bdf) or self._stop_all
+
+    @property
+    def watching(self) -> bool:
+        """False from when on nobody watches the GPUs any more, whatever they do."""
+        if self._guarding_since is not None and not self.ended and not self._silent:
+            quiet_s = time.monotonic() - max(self._heard_at, self._guarding_since)
+            if quiet_s > SILENT_S and not self._has_more():
+                self._silent = True
+                found = f"found silence for {SILENT_S:g} s: it hangs, or was stopped"
+                self.problem = self.problem or f"expected the watch over the GPUs to go on, {found}"
+        return not (self.ended or self._silent)
 
     def temperature(self, bdf: str) -> float | None:
         """Degrees Celsius as last read."""
@@ -122,6 +142,7 @@ class Guard:
 
     def feed(self, piece: bytes) -> None:
         """Take what it printed; nothing is its end."""
+        self._heard_at = time.monotonic()
         if not piece:
             self.ended = True
         self._tail += piece
@@ -139,6 +160,10 @@ class Guard:
 
     def close(self) -> str:
         """End it whatever it does. Returns "" or why it was no whole watch."""
+        if self.ended and self.end is None and not self.problem and self.process:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                how = children.how_it_ended(self.process.wait(timeout=children.KILL_S))
+                self.problem = f"expected the watch over the GPUs to go on until its end, found that it ended: {how}"
         if self.process and not children.gone(self.process):
             self.problem = self.problem or f"process {self.process.pid} did not end on SIGKILL"
         if self.end is None and not self.problem:
@@ -160,15 +185,21 @@ class Guard:
         if line.note and len(self._notes) < MOST_NOTES:
             self._notes.append(line.note)
         self.problem = self.problem or line.problem
+        if line.beat is not None:
+            self._beat_at = min(line.beat, time.monotonic())
         if line.row and len(line.row.values) == len(READINGS):
             self._row(line.row)
         if line.xid:
             self._xid(line.xid)
         self.end = line.end or self.end
 
-    def _row(self, row: Row) -> None:
+    def _row(self, said: Row) -> None:
+        # A moment to come would keep a watch fresh that is silent from now on.
+        row = Row(bdf=said.bdf, t=min(said.t, time.monotonic()), values=said.values, lost=said.lost)
         self.now[row.bdf] = row
         self._sampled(row)
+        if self.temperature(row.bdf) is not None:
+            self._warm_at[row.bdf] = row.t
         if row.bdf in self._stops:
             return
         gate = self.gates.get(row.bdf)
@@ -179,18 +210,30 @@ class Guard:
             self._stops[row.bdf] = f"{now:g} °C, {self._margin_c:g} below slowdown at {gate.slowdown_c} °C"
         elif gate and gate.memory_max_c and memory is not None and memory >= gate.memory_max_c:
             self._stops[row.bdf] = f"memory at {memory:g} °C, its highest is {gate.memory_max_c} °C"
+        elif row.t - max(self._warm_at.get(row.bdf, 0.0), self._guarding_since or row.t) > BLIND_S:
+            self._stops[row.bdf] = BLIND
 
     def _xid(self, event: Event) -> None:
         if any((event.bdf, event.xid) == (other.bdf, other.xid) and event.t - other.t < 1.0 for other in self.xids):
             return  # from NVML and from the kernel log
         if len(self.xids) < 1000:
             self.xids.append(event)
-        if hardware(event.xid):
+        if hardware(event.xid) and event.bdf:
             self._stops.setdefault(event.bdf, f"Xid {event.xid}")
+        elif hardware(event.xid):  # it may be any of them, and a broken one drags others along
+            self._stop_all = self._stop_all or f"Xid {event.xid} of a GPU that the driver does not name"
 
     def _reading(self, bdf: str, name: str) -> float | None:
         row = self.now.get(bdf)
         return row.values[_AT[name]] if row else None
+
+    def _has_more(self) -> bool:
+        """True where it has said something that was not read yet: it was we who were away."""
+        if self.process is None or self.process.stdout is None:
+            return False
+        waiting = select.poll()
+        waiting.register(self.process.stdout, select.POLLIN)
+        return bool(waiting.poll(0))
 
     def _tell(self, text: str) -> None:
         if self.process and self.process.stdin:

@@ -103,6 +103,11 @@ class Hand:
         most = min(self._asked.phase.grace_s, max(0.0, self._deadline - time.monotonic()))
         self._wait(most, f"expected the end of the phase within {most:.0f} s of being told, found none: it hangs")
 
+    def disown(self, number: int, why: str) -> None:
+        """The result of this phase does not count after all."""
+        if self.results.pop(number, None) is not None:
+            self.failed[number] = why
+
     def stop(self) -> None:
         """Have it end what it does, report that, and exit."""
         if self.stopping or self.over:
@@ -155,7 +160,8 @@ class Hand:
     def close(self, patience_s: float = children.KILL_S) -> None:
         """Kill it and wait a moment for its end; once."""
         if self.process and not self._closed and not children.gone(self.process, patience_s):
-            self.problem = self.problem or f"process {self.process.pid} did not end on SIGKILL"
+            why = f"process {self.process.pid} did not end on SIGKILL"
+            self.problem = f"{self.problem}; {why}" if self.problem else why
         self._closed = True
 
     # --- what it says -----------------------------------------------------------------------------------------------
@@ -166,6 +172,8 @@ class Hand:
             return
         if not piece:
             self._open = False
+            if self.stopping:  # it goes, and what it had of the GPU may take its time
+                return
             self._wait(
                 min(DRAIN_S, max(0.0, self._deadline - time.monotonic())),
                 "expected its end, found that it closed its output",
@@ -240,11 +248,13 @@ class Hand:
         how = children.how_it_ended(self.process.returncode)
         if self._tail:
             self._lose(f"expected whole lines, found its end ({how}) in the middle of one")
-        elif self._asked is not None or self.ready is None:
+        elif self._asked is not None or (self.ready is None and not self.stopping):
             when = "before it was ready" if self.ready is None else "in the middle of the phase"
             self._lose(f"expected an answer, found the end of the worker {when}: {how}")
         elif not self.stopping:
             self._lose(f"expected it to wait for its next phase, found its end: {how}")
+        elif self.process.returncode:
+            self._lose(f"expected its end in order when it was told to, found: {how}")
 
     def _lose(self, why: str) -> None:
         self.problem = self.problem or why

@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_gpuready.agent.stress.answers import late, proves_wrong
 from pytest_gpuready.agent.stress.gate import Gate
-from pytest_gpuready.agent.stress.guard import Guard
+from pytest_gpuready.agent.stress.guard import NOBODY, Guard
 from pytest_gpuready.agent.stress.hand import Hand
 from pytest_gpuready.agent.stress.seen import Kept, with_counters
 from pytest_gpuready.agent.stress.watch import Row
@@ -76,6 +77,11 @@ class Member:
         return hand
 
     @property
+    def pid(self) -> int:
+        """Of its worker; 0 where there is none."""
+        return self._hand.process.pid if self._hand and self._hand.process else 0
+
+    @property
     def usable(self) -> bool:
         return self._hand is not None and self._hand.usable
 
@@ -104,6 +110,12 @@ class Member:
         result = self._hand.results.get(number) if self._hand and number is not None else None
         return result.late_s if result else None
 
+    def fell_behind(self, first_s: float) -> None:
+        """Its load was not under way with the others: the phase is lost for it, unless it proved the GPU wrong."""
+        number, late_s = self._now.number if self._now else None, self.late_s
+        if self._hand and number is not None and late_s is not None and not proves_wrong(self._hand.results[number]):
+            self._hand.disown(number, late(late_s, first_s))
+
     @property
     def done_at(self) -> float:
         """When its worker reported last, CLOCK_MONOTONIC; 0 where it never did."""
@@ -115,8 +127,9 @@ class Member:
         if hand is None:
             return
         if not hand.over and not hand.stopping:
-            if why := guard.stop(self.bdf):
-                self._stopped = Stopped(t=round(time.monotonic() - self._zero, 3), phase=at, why=why)
+            if (why := guard.stop(self.bdf)) or not guard.watching:
+                now = round(time.monotonic() - self._zero, 3)
+                self._stopped = Stopped(t=now, phase=at, why=why or NOBODY, gpu=bool(why))
                 hand.stop()
             elif told:
                 self._told = True
@@ -221,6 +234,8 @@ class Member:
         """Why its worker does not go on; "" where it does."""
         if self.refused:
             return self.refused
+        if self._stopped and not self._stopped.gpu:
+            return self._stopped.why
         if self._stopped:
             return f"stopped at {self._stopped.t:.1f} s: {self._stopped.why}"
         if self._hand and self._hand.problem:

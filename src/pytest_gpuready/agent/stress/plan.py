@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from pytest_gpuready.agent.pci import BDF
-from pytest_gpuready.agent.stress.answers import LASTING, plain
+from pytest_gpuready.agent.stress.answers import plain
+from pytest_gpuready.model.stress_checks import LASTING
 from pytest_gpuready.model.stress_doc import COOL, RESULTS, Phase, Plan
 
 MOST_PHASES = 200

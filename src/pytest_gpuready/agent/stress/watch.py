@@ -1,8 +1,9 @@
 """The watch over loaded GPUs, a process of its own: `python -m pytest_gpuready.agent.stress.watch PERIOD_S [BDF,...]`.
 
 It prints `Line`s: which GPUs there are, whether each may be loaded (`gate`), every sample as it is taken, Xids as they
-come, counters when it is asked for them, and the kernel log of the run at its end. So nothing that it has seen is lost
-when it hangs, as NVML may: each GPU has a thread of its own, and whoever reads notices which of them is silent.
+come, counters when it is asked for them, now and then that it is there, and the kernel log of the run at its end. So
+nothing that it has seen is lost when it hangs, as NVML may: each GPU has a thread of its own, and whoever reads notices
+which of them is silent.
 
 On its stdin it reads "mark N" (counters of all GPUs, named N) and "end S" (end within so many seconds); the end of
 stdin is the end at once. Times are CLOCK_MONOTONIC. It ignores SIGTERM and SIGINT: whoever started it ends it.
@@ -34,10 +35,10 @@ from pytest_gpuready.model.agent_doc import LogLine, Wire
 READINGS = COLUMNS[1:]
 """What a row holds, in this order."""
 
-KMSG_OF = "GPUREADY_STRESS_KMSG"
-"""Environment variable with another place of the kernel log: a file in tests."""
-
 TURN_S = 0.1
+BEAT_S = 1.0
+"""Between two lines that say only that it is there, from the thread that never asks NVML."""
+
 GOLDEN = 0.618034
 """Multiples of it, without their whole part, lie evenly between 0 and 1."""
 
@@ -91,6 +92,8 @@ class Line(Wire, frozen=True, kw_only=True, omit_defaults=True):
     counted: Counted | None = None
     xid: Event | None = None
     note: str = ""
+    beat: float | None = None
+    """It was there at this moment, whatever NVML did."""
     end: End | None = None
 
 
@@ -212,14 +215,14 @@ def _all() -> dict[str, str]:
     return found
 
 
-def main(argv: Sequence[str]) -> int:
-    """Watch until told to end, or until the end of stdin; 1 where nobody reads."""
+def main(argv: Sequence[str], kmsg: Path = KMSG) -> int:
+    """Watch until told to end, or until the end of stdin; 1 where nobody reads. `kmsg` is the kernel log."""
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, signal.SIG_IGN)
     bdfs = argv[1].split(",") if argv[1:] else ()
-    watching = Watching(float(argv[0]), bdfs, Path(os.environ.get(KMSG_OF) or KMSG))
+    watching = Watching(float(argv[0]), bdfs, kmsg)
     watching.start()
-    said = b""
+    said, due = b"", 0.0
     try:
         while True:
             if select.select([0], [], [], TURN_S)[0]:
@@ -234,6 +237,9 @@ def main(argv: Sequence[str]) -> int:
                         return 0
                     watching.mark(int(number))
             watching.look()
+            if (now := time.monotonic()) >= due:
+                due = now + BEAT_S
+                watching.say(Line(beat=now))
     except BrokenPipeError:
         return 1
 
