@@ -352,6 +352,45 @@ def test_without_its_watch_the_load_ends_and_no_gpu_is_to_blame(
     assert not alive(pid)
 
 
+def test_a_gpu_whose_temperature_is_lost_and_an_xid_of_an_unknown_gpu_end_the_load(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both through NVML: first one GPU alone is stopped, then the others; the Xid stands without an address."""
+    values = node(3)
+    unnamed = (
+        "import itertools\nwatch.NvmlEvents.run.__globals__['_address'] = lambda _, n=itertools.count(): next(n)\n"
+    )
+    script = os.environ["WATCH"].replace("os._exit", f"{unnamed}os._exit")
+    monkeypatch.setattr(guard, "WATCH", (sys.executable, "-c", script))
+    monkeypatch.setattr(guard, "BLIND_S", 0.3)
+    monkeypatch.setenv("UNTIL", "/nowhere")
+    crew = Crew(Plan(phases=[LONG], lead_s=0.05, sample_s=0.05), (), worker=WORKER)
+
+    def spoil(line: str) -> None:
+        with values.open("a", encoding="utf-8") as more:
+            more.write(line)
+
+    def spoil_both() -> None:
+        until(lambda: (now := crew._members[bdf(0)]._now if crew._at == 0 else None) and now.kept.taken > 2)
+        spoil("gpu.0.error.temperature=999\n")
+        until(lambda: crew._members[bdf(0)]._stopped)
+        spoil("gpu.2.xid=79\n")
+
+    spoiler = threading.Thread(target=spoil_both)
+    spoiler.start()
+    document = crew.run()
+    spoiler.join()
+    stops = [gpu.stopped for gpu in document.gpus]
+    unknown = "Xid 79 of a GPU that the driver does not name"
+    assert [(one.why, one.gpu) for one in stops if one] == [(guard.BLIND, True), (unknown, True), (unknown, True)]
+    assert [(xid.bdf, xid.xid) for xid in document.xids] == [("", 79)]
+    seen = document.gpus[0].phases[0].seen
+    assert seen is not None
+    assert seen.read["temperature_c"] < seen.read["reasons"] == seen.taken
+    assert seen.gap_s["temperature_c"] > seen.gap_s["reasons"]
+    assert seen.near_slowdown_s == 0.0
+
+
 def test_a_latency_comes_through(node: Node) -> None:
     """What a worker says of a phase of kind "latency" stands in the document as its result, on every GPU."""
     node(2)
