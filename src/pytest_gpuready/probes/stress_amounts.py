@@ -38,8 +38,8 @@ def smaller(phase: Phase, result: Result, ready: Ready) -> Iterator[str]:
     elif isinstance(result, CacheResult):
         least = ROUNDS * (ready.sms * L1_BYTES if result.level == "l1" else ready.l2_bytes)
         if 0 < result.checked_bytes < least:
-            found = f"found {result.checked_bytes} bytes"
-            yield f"expected the {result.level.upper()} cache compared {ROUNDS} times, {found}"
+            told = f"found {result.checked_bytes} bytes"
+            yield f"expected the {result.level.upper()} cache compared {ROUNDS} times, {told}"
 
 
 def _mix(ready: Ready) -> Sequence[str]:
