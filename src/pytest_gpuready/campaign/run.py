@@ -236,11 +236,7 @@ def _scopes(findings: Findings, probes: Sequence[Probe]) -> list[tuple[Probe, Pa
 
 def failed_nodes(findings: Findings, probes: Sequence[Probe]) -> frozenset[str]:
     """The nodes of which something in the store has FAILed, if only in one run of several or an earlier attempt."""
-    return frozenset(
-        scope.node
-        for probe, scope in _scopes(findings, probes)
-        if findings.failed(probe, scope)
-    )
+    return frozenset(scope.node for probe, scope in _scopes(findings, probes) if findings.failed(probe, scope))
 
 
 def _measured(store: Store, nodes: Collection[str]) -> set[str]:
