@@ -148,7 +148,8 @@ class Acceptance:
         Raises:
             StoreError: the files cannot be written; what lies there then still says INCOMPLETE.
         """
-        self.findings.reread()
+        if finished or records:  # what has just been opened has just been read
+            self.findings.reread()
         self._logs.clear()
         # Where there are many nodes, what is written before anything is measured does not go through all cells.
         opening = not finished and not records and len(self.inventory.nodes) > FEW

@@ -192,7 +192,7 @@ def test_a_run_that_saw_who_was_far_is_not_continued(tmp_path: Path) -> None:
     taking, _, probe = site(tmp_path, slow={SLOW: (44.0, 55.2)})
     taking.take(SPEED, Part(node="node0", index=0))
     parts = taking.findings.inventory.parts("gpu")
-    assert [part.name for part in parts if taking.findings.failed_alone(probe, part)] == [SLOW]
+    assert [part.name for part in parts if taking.findings.failed(probe, part)] == [SLOW]
 
 
 def test_a_node_without_an_answer_costs_only_itself(tmp_path: Path) -> None:

@@ -225,14 +225,14 @@ class Findings:
         ]
         return [outcome for outcome in outcomes if outcome is not Outcome.NOT_APPLICABLE]
 
-    def failed_alone(self, probe: Probe, scope: Part) -> bool:
-        """True where any single result of this scope, an earlier attempt's too, FAILs a clause when judged alone, or
-        is far from its peers."""
-        if self._was_far(probe, scope):
+    def failed(self, probe: Probe, scope: Part) -> bool:
+        """True where the results of this scope FAIL a clause, together or any of them, an earlier attempt's too, when
+        judged alone, or a part is far from its peers."""
+        if Outcome.FAIL in self.outcomes_of(probe, scope) or self._was_far(probe, scope):
             return True
         taken = self._store.read(key_of(probe.name, scope.name)) or Taken()
         if len(taken.results) == 1 and not taken.earlier and not taken.problem:
-            return Outcome.FAIL in self.outcomes_of(probe, scope)
+            return False  # alone it is what all are together
         node = self.inventory.node(scope.node)
         alone = self._each_alone(probe, node, scope, [*taken.earlier, *taken.results])
         return any(self._fails(clause, node, found) for answers in alone for clause, found in answers)

@@ -30,7 +30,7 @@ from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.errors import StoreError, UnreachedError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.inventory.nodeset import fold
-from pytest_gpuready.model import Outcome, Part
+from pytest_gpuready.model import Part
 from pytest_gpuready.probes import Probe, follows_level
 
 
@@ -236,11 +236,7 @@ def _scopes(findings: Findings, probes: Sequence[Probe]) -> list[tuple[Probe, Pa
 
 def failed_nodes(findings: Findings, probes: Sequence[Probe]) -> frozenset[str]:
     """The nodes of which something in the store has FAILed, if only in one run of several or an earlier attempt."""
-    return frozenset(
-        scope.node
-        for probe, scope in _scopes(findings, probes)
-        if Outcome.FAIL in findings.outcomes_of(probe, scope) or findings.failed_alone(probe, scope)
-    )
+    return frozenset(scope.node for probe, scope in _scopes(findings, probes) if findings.failed(probe, scope))
 
 
 def _measured(store: Store, nodes: Collection[str]) -> set[str]:

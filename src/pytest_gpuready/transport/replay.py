@@ -1,7 +1,7 @@
 """Answers commands from a recording: the same judgement on recorded output; no hardware is touched.
 
 A command is found by node, words and the number of the run: no retest stands in for a first run that is missing, and
-two results of one run are refused. To what was lost when it was recorded no answer comes, for the same reason. Beyond
+of two results of one run neither is. To what was lost when it was recorded no answer comes, for the same reason. Beyond
 what was recorded there is nothing: a replay invents no second measurement. A command that was not recorded is a
 `TransportError`, never an empty answer.
 """
@@ -49,10 +49,10 @@ class Replay:
                 "record the nodes again"
             )
         runs = self._results[command.node, command.argv]
-        if command.repeat in runs:
-            raise TransportError(
-                f"expected one result of each run of a command, found two of run {command.repeat + 1} of "
-                f"{command.shown[:200]!a} on {command.node[:64]!a}, the second in {path}; record the node again"
+        if command.repeat in runs:  # nobody knows which of them counts: neither does
+            found = (
+                f"{command.node}: expected one result of run {command.repeat + 1} of {command.shown!r}, found two, the "
+                f"second in {path.parent.name}/{path.name}; record the node again"
             )
         runs[command.repeat] = found
 
