@@ -93,7 +93,7 @@ def _as(result: CommandResult, index: int, trouble: str) -> CommandResult:
     boot = json.loads(text)["boot_id"]
     text = text.replace(f'"{host}"', f'"{name_of(index)}"').replace(boot, f"{boot[:-6]}{index:06x}")
     text = re.sub(r"GPU-[0-9a-f]{8}", lambda m: f"GPU-{index:08x}", text)
-    text = re.sub(r'"serial":"(\d+)"', lambda m: f'"serial":"{int(m.group(1)) + index}"', text)
+    text = re.sub(r'"serial":( ?)"(\d+)"', lambda m: f'"serial":{m[1]}"{int(m[2]) + 100 * index}"', text)
     if trouble == "half":
         text = text[: len(text) // 2]
     if trouble == "garbage":
