@@ -27,7 +27,7 @@ from pytest_gpuready.model.stress_doc import (
 )
 from pytest_gpuready.parse.kernel_log import XIDS, xids
 from pytest_gpuready.probes.stress_amounts import smaller
-from pytest_gpuready.probes.watched import log_alarms, same_function
+from pytest_gpuready.probes.watched import gapless, log_alarms, same_function
 
 PLANNED = "as planned"
 ECC = "ecc_uncorrected_volatile"
@@ -242,18 +242,10 @@ class Run:
         return said
 
     def _series(self, number: int) -> tuple[tuple[float, ...], dict[str, tuple[float, ...]]]:
-        """Columns without a gap: rows in which a drawn column is missing are left out, never filled."""
+        """What is drawn of a phase, from its first sample on."""
         phase = self.phase(number)
-        columns = phase.seen.samples if phase and phase.seen else {}
-        names = [name for name in SERIES if any(value is not None for value in columns.get(name, []))]
-        rows = zip(columns.get("t", []), *(columns[name] for name in names), strict=False)
-        whole = [[float(value) for value in row if value is not None] for row in rows]
-        whole = [row for row in whole if len(row) == len(names) + 1]
-        zero = whole[0][0] if whole else 0.0
-        return (
-            tuple(round(row[0] - zero, 3) for row in whole),
-            {name: tuple(row[at + 1] for row in whole) for at, name in enumerate(names)},
-        )
+        times, series = gapless(phase.seen.samples if phase and phase.seen else {}, SERIES)
+        return tuple(round(t - times[0], 3) for t in times), series
 
 
 def run_of(doc: StressDoc, slot: Slot) -> Run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pytest_gpuready.model import Watch
 from pytest_gpuready.model.agent_doc import LogLine, WatchDoc
@@ -51,7 +51,7 @@ def watch(docs: Sequence[WatchDoc], bdf: str, facts: dict[str, str]) -> Watch:
     `facts` are further lines for people, put behind those of the samples.
     """
     numbers = [x.number for doc in docs for x in xids(doc.log) if x.hardware]
-    times, series = _series(docs[0]) if docs else ((), {})
+    times, series = gapless(docs[0].samples, SERIES) if docs else ((), {})
     return Watch(
         hardware_xids=tuple(numbers),
         log_alarms=tuple(dict.fromkeys(said for doc in docs for said in log_alarms(doc.log, bdf))),
@@ -112,15 +112,15 @@ def _facts(docs: Sequence[WatchDoc]) -> dict[str, str]:
     return said
 
 
-def _series(doc: WatchDoc) -> tuple[tuple[float, ...], dict[str, tuple[float, ...]]]:
-    """Columns without a gap: rows in which a drawn column is missing are left out, never filled."""
-    columns = [name for name in SERIES if any(v is not None for v in doc.samples.get(name, []))]
+def gapless(
+    samples: Mapping[str, Sequence[float | None]], wanted: Sequence[str]
+) -> tuple[tuple[float, ...], dict[str, tuple[float, ...]]]:
+    """Times and those of the wanted columns that were read: rows with a hole are left out, never filled."""
+    names = [name for name in wanted if any(value is not None for value in samples.get(name, []))]
     rows = [
-        row
-        for row in zip(doc.samples.get("t", []), *(doc.samples[name] for name in columns), strict=True)
-        if None not in row
+        row for row in zip(samples.get("t", []), *(samples[name] for name in names), strict=False) if None not in row
     ]
     return (
         tuple(float(row[0] or 0.0) for row in rows),
-        {name: tuple(float(row[i + 1] or 0.0) for row in rows) for i, name in enumerate(columns)},
+        {name: tuple(float(row[at + 1] or 0.0) for row in rows) for at, name in enumerate(names)},
     )
