@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_gpuready import __version__
+from pytest_gpuready.campaign.continued import continued
 from pytest_gpuready.campaign.directory import Directory, claim
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.first import ask_all, ask_here, hold_to_site, not_leased, read_first
@@ -309,7 +310,7 @@ class Acceptance:
             level=self.level,
             anew=settings.record is not None,
         )
-        self._assume(*_continued(self.run, [node.name for node in self.inventory.nodes]))
+        self._assume(*continued(self.run, [node.name for node in self.inventory.nodes]))
         if not settings.only_collected:
             self.conclude({}, finished=False)
 
@@ -364,28 +365,6 @@ class Acceptance:
 def let_go(nodes: Sequence[str]) -> str:
     """What somebody wants to know who ended a run before its end."""
     return f"let go of {fold(nodes)}: other runs may have {'it' if len(nodes) == 1 else 'them'}"
-
-
-def _continued(run: Run, names: Sequence[str]) -> list[str]:
-    """What is measured again in a continued run of these nodes, to be printed beside the assumptions."""
-    said = []
-    again = run.measured_again
-    if run.anew:
-        said.append(f"started anew: the earlier run is kept in {run.moved_to}/ and not continued: {run.anew}")
-    if len(names) > 1 and (again or run.renewed):
-        partly = [name for name in names if name in run.touched and name not in run.renewed]
-        kept = [name for name in names if name not in run.touched and name not in run.renewed]
-        said += [f"{fold(kept)} kept"] if kept else []
-        said += [f"{fold(run.renewed)} measured anew (not reached, rebooted or changed)"] if run.renewed else []
-        said += [f"of {fold(partly)} what proved nothing measured again"] if partly else []
-        return [f"continued: {', '.join(said)}"] if said else []
-    if again:
-        what = ", ".join(again) if len(again) <= FEW else f"{len(again)} measurements"
-        said.append(f"continued: {what} measured again; the earlier attempt proved nothing and stays in the evidence")
-    if run.renewed:
-        nodes = fold(run.renewed)
-        said.append(f"continued: {nodes} not as before (not reached, rebooted or changed), so all of it measured anew")
-    return said
 
 
 def _identity_of(node: Node) -> NodeIdentity:
