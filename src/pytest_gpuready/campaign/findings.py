@@ -228,9 +228,11 @@ class Findings:
     def failed(self, probe: Probe, scope: Part) -> bool:
         """True where the results of this scope FAIL a clause, together or any of them, an earlier attempt's too, when
         judged alone, or a part is far from its peers."""
+        taken = self._store.read(key_of(probe.name, scope.name))
+        if taken is None:
+            return False
         if Outcome.FAIL in self.outcomes_of(probe, scope) or self._was_far(probe, scope):
             return True
-        taken = self._store.read(key_of(probe.name, scope.name)) or Taken()
         if len(taken.results) == 1 and not taken.earlier and not taken.problem:
             return False  # alone it is what all are together
         node = self.inventory.node(scope.node)
