@@ -1,6 +1,6 @@
 """One GPU under the built-in engine's worker, beside PyTorch in turns; prints a table and writes one JSON file.
 
-    python benchmarks/stress_first.py OUT.json [--seconds 5] [--clean 60] [--rounds 2] [--steps start,gemm,hbm,...]
+    python benchmarks/stress_first.py OUT.json [--seconds 5] [--clean 60] [--rounds 2] [--steps start,...] [--formats bf16,...]
 
 Ours is the worker as the crew starts it: a process that is spoken to in lines of JSON. PyTorch runs in a process of its
 own, with the same shapes, seconds, kind of data and clock (CUDA events, queue never empty). Who goes first alternates
@@ -137,13 +137,14 @@ def start(bdf: str, found: dict[str, Any]) -> None:
 
 def gemm(bdf: str, found: dict[str, Any], args: argparse.Namespace, power: Power) -> None:
     """Every format in turns with PyTorch."""
-    lasting = {name: args.seconds * (0.6 if name in SHORTER else 1) for name in FORMATS}
-    phases = [{"kind": "gemm", "format": name, "seconds": lasting[name]} for name in FORMATS]
+    formats = args.formats.split(",") if args.formats else FORMATS
+    lasting = {name: args.seconds * (0.6 if name in SHORTER and not args.formats else 1) for name in formats}
+    phases = [{"kind": "gemm", "format": name, "seconds": lasting[name]} for name in formats]
     worker = Worker(bdf, phases)
     peer = Child([sys.executable, str(HERE / "stress_torch.py")])
     peer.hear()
     print(f"{'format':9s} {'ours burst':>10s} {'sust.':>7s} {'torch burst':>11s} {'sust.':>7s} {'ratio':>6s}  W, MHz")
-    for number, name in enumerate(FORMATS):
+    for number, name in enumerate(formats):
         ours: list[dict[str, Any]] = []
         theirs: list[dict[str, Any]] = []
 
@@ -343,6 +344,7 @@ def main() -> int:
     parser.add_argument("--clean", type=float, default=60.0)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", default=",".join(STEPS))
+    parser.add_argument("--formats", default="", help="of the step gemm alone, all for the same seconds")
     args = parser.parse_args()
     steps = args.steps.split(",")
     pynvml.nvmlInit()
