@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from pytest_gpuready.model.agent_doc import LogLine, Wire
 from pytest_gpuready.model.stress_work import (
+    CACHE_PATTERNS,
     COOL,
     MOST_ERRORS,
     RESULTS,
+    SEEN,
     AllocResult,
     BurnResult,
     BurnWindow,
@@ -39,14 +41,21 @@ from pytest_gpuready.model.stress_work import (
 STRESS_GRACE_S = 20.0
 """How long "stress" has to end its workers and to print what is known, once it was told to end."""
 
+ENGINE = 2
+"""The engine of this version, as it stands in every document of it. From 2 on every count of errors has a control, the
+turns of memory of a burn-in are counted, and a cache is read under all of `CACHE_PATTERNS`."""
+
 NEAR_C = 5.0
 """A GPU within so much of its slowdown temperature is near it."""
 
 __all__ = [
+    "CACHE_PATTERNS",
     "COOL",
+    "ENGINE",
     "MOST_ERRORS",
     "NEAR_C",
     "RESULTS",
+    "SEEN",
     "STRESS_GRACE_S",
     "AllocResult",
     "BurnResult",
@@ -194,6 +203,8 @@ class StressDoc(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     plan: Plan | None = None
+    engine: int = 0
+    """`ENGINE` of whoever wrote it; 0 in older documents, where nobody said."""
     problem: str = ""
     seconds: float = 0.0
     first_load_s: float | None = None

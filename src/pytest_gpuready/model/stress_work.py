@@ -29,6 +29,12 @@ from pytest_gpuready.model.agent_doc import Wire
 MOST_ERRORS = 32
 """Errors that are kept with their place; all are counted."""
 
+SEEN = "seen"
+"""A control that was passed: the bit that the engine flipped on purpose was reported, and nothing else."""
+
+CACHE_PATTERNS = ("0x00000000", "0xffffffff", "0x55555555", "0xaaaaaaaa", "address", "seeded")
+"""What a cache is filled with, one after the other."""
+
 COOL = "cool"
 """The phase kind in which the crew waits for the GPUs to cool down; no worker hears of it."""
 
@@ -41,7 +47,8 @@ class Plant(Wire, frozen=True, kw_only=True, omit_defaults=True):
 
     what: str
     """ "result" (one bit of one element in one pass), "tile" (one wrong tile in every pass), "nan" (results that are no
-    numbers, in every pass) or "memory" (one bit)."""
+    numbers, in every pass), "unwritten" (the tile of an element is written in no pass from that one on), "input" (one
+    bit of A, after it was filled and looked at and before the first product) or "memory" (one bit)."""
     pass_number: int = 1
     element: int = 0
     bit: int = 0
@@ -163,7 +170,7 @@ class ResultFault(Wire, frozen=True, kw_only=True):
     """An element of a product that is not what it was before, or not what the reference says."""
 
     pass_number: int
-    """From 0; -1: in the first result, found by the reference."""
+    """From 0; -1: in the first result, found by the reference. Of an input: the last product before it was found."""
     row: int
     col: int
     tile: int
@@ -174,6 +181,8 @@ class ResultFault(Wire, frozen=True, kw_only=True):
     """Of a burn with several."""
     t: float | None = None
     """Seconds since the beginning of the phase, where known."""
+    matrix: str = ""
+    """ "A" or "B": an element of this input is not what it was filled with; "": of the product."""
 
 
 class Reference(Wire, frozen=True, kw_only=True):
@@ -216,6 +225,10 @@ class CacheResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     checked_bytes: int
     error_count: int
     errors: list[MemoryFault] = []
+    patterns: list[str] = []
+    """Of `CACHE_PATTERNS`, those that were read; older engines had one of their own and do not say."""
+    control: str = ""
+    """See `GemmResult.control`."""
 
 
 class HbmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
@@ -256,6 +269,8 @@ class PatternResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     gb_per_s: float = 0.0
     error_count: int
     errors: list[MemoryFault] = []
+    control: str = ""
+    """See `GemmResult.control`."""
 
 
 class GemmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
@@ -292,6 +307,9 @@ class GemmResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     shape and seed, whatever `algorithm` each of them chose."""
     golden_algorithm: str = ""
     cublas: str = ""
+    control: str = ""
+    """What the comparison said of a bit that was flipped on purpose after the load: `SEEN`, or what was found instead;
+    "": no such control was made, as in engines before `ENGINE` 2."""
 
 
 class PulseResult(Result, frozen=True, kw_only=True, omit_defaults=True):
@@ -305,6 +323,8 @@ class PulseResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     checked: int
     error_count: int
     errors: list[ResultFault] = []
+    control: str = ""
+    """See `GemmResult.control`; of its formats together."""
 
 
 class BurnWindow(Wire, frozen=True, kw_only=True):
@@ -326,6 +346,12 @@ class BurnResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     checked: int
     error_count: int
     errors: list[ResultFault] = []
+    memory_turns: int = 0
+    """Turns of memory that were compared to their end; older engines did not count them."""
+    memory_bytes: int = 0
+    """What was compared in them."""
+    control: str = ""
+    """See `GemmResult.control`; of its formats and its turns of memory together."""
 
 
 class IdleResult(Result, frozen=True, kw_only=True, omit_defaults=True):

@@ -17,8 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pytest_gpuready.agent.stress import figures
 from pytest_gpuready.model.stress_doc import BurnResult, GemmResult, ResultFault
 from pytest_gpuready.model.units import show
+from pytest_gpuready.parse.agent import quote
 from pytest_gpuready.probes.stress_amounts import memory_notes
 from pytest_gpuready.probes.stress_answers import Said, ended, reasons
+from pytest_gpuready.probes.stress_control import noted, unproven
 from pytest_gpuready.probes.stress_pieces import FORMATS
 from pytest_gpuready.probes.stress_run import Run
 from pytest_gpuready.probes.stress_seen import second_half
@@ -73,7 +75,7 @@ def _format(run: Run, number: int) -> Iterator[Said]:
     found = run.result(number)
     looked = run.looked(number)
     if isinstance(looked, GemmResult):
-        yield checked(wrong, name, looked, run.at(number, looked.errors))
+        yield checked(run, wrong, name, looked, run.at(number, looked.errors))
     else:
         yield Said(wrong, problem=str(looked))
     if not isinstance(found, GemmResult):
@@ -115,12 +117,14 @@ def _stalls(found: GemmResult, unit: str) -> str:
     return f"mean of the windows, for it stalls; median {show(median, unit)}" if held(found) < STALLS * median else ""
 
 
-def checked(metric: str, name: str, found: GemmResult, at: str = "") -> Said:
+def checked(run: Run, metric: str, name: str, found: GemmResult, at: str = "") -> Said:
     """Wrong elements of all products of a format. What nobody compared, or nobody knows the truth of, is not right."""
     if found.passes <= 0 or found.checked <= 0:
         return Said(metric, problem=f"expected products of {name} that were compared, found {found.passes}")
     if found.reference is None and not found.error_count:
         return Said(metric, problem=f"expected the first product of {name} checked by a reference, found none")
+    if not found.error_count and (why := unproven(run, found)):
+        return Said(metric, problem=f"{name}: {why}")
     how = (
         f"{found.reference.kind}, largest error {found.reference.max_residual:.2f} of its limit"
         if (found.reference)
@@ -130,7 +134,8 @@ def checked(metric: str, name: str, found: GemmResult, at: str = "") -> Said:
         metric,
         value=found.error_count,
         detail=fault(found.errors[0], at) if found.errors else "",
-        conditions=f"{found.passes} products, {found.checked:.3g} elements compared; first one against {how}",
+        conditions=f"{found.passes} products, {found.checked:.3g} elements compared; first one against {how}; "
+        f"{noted(run, found)}",
         stands=found.error_count > 0,
     )
 
@@ -139,6 +144,12 @@ def fault(found: ResultFault, at: str = "") -> str:
     """A wrong element for people; `at` is what `Run.at` says of that moment."""
     when = "in the first product" if found.pass_number < 0 else f"in product {found.pass_number}"
     form = f"{found.format} " if found.format else ""
+    if found.matrix:
+        when = "before the first product" if found.pass_number < 0 else f"after product {found.pass_number}"
+        return (
+            f"{form}input {quote(found.matrix)} row {found.row}, column {found.col} {when}: filled with "
+            f"{found.expected}, found {found.found} (bit {found.bit}){at}"
+        )
     return (
         f"{form}row {found.row}, column {found.col} (tile {found.tile}) {when}: expected {found.expected}, "
         f"found {found.found} (bit {found.bit}){at}"

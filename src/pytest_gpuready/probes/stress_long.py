@@ -8,6 +8,7 @@ from pytest_gpuready.agent.stress import figures
 from pytest_gpuready.model.stress_doc import NEAR_C, BurnResult, PulseResult
 from pytest_gpuready.model.units import show
 from pytest_gpuready.probes.stress_answers import Said, ended, reasons
+from pytest_gpuready.probes.stress_control import OLDER, is_older, no_traffic, noted, unproven
 from pytest_gpuready.probes.stress_gemm import checked, fault
 from pytest_gpuready.probes.stress_pieces import BURN_S
 from pytest_gpuready.probes.stress_run import Run
@@ -42,6 +43,7 @@ def pulse(run: Run) -> Iterator[Said]:
     yield ended(PULSE_ENDED, run)
     yield reasons(PULSE_REASONS, run)
     total, looked, cycles, told, open_ = 0, 0, list[str](), list[str](), ""
+    counted: list[PulseResult] = []
     for number, phase in enumerate(run.phases):
         found = run.looked(number)
         if not isinstance(found, PulseResult):
@@ -49,13 +51,15 @@ def pulse(run: Run) -> Iterator[Said]:
             continue
         if found.cycles <= 0 or found.checked <= 0:
             open_ = open_ or f"expected pulses of {phase.period_s:g} s that were compared, found {found.cycles}"
+        open_ = open_ or (f"pulses of {phase.period_s:g} s: {why}" if (why := unproven(run, found)) else "")
+        counted.append(found)
         total, looked = total + found.error_count, looked + found.checked
         cycles.append(f"{found.cycles} of {show(1e3 * phase.period_s, 'ms')} at {100 * phase.duty:.0f} %")
         told += [fault(error, run.at(number, found.errors)) for error in found.errors[:1]]
     if not total and (open_ or not looked):
         yield Said(PULSE_WRONG, problem=open_ or "expected pulses in the plan, found none")
     else:
-        conditions = f"{', '.join(cycles)}; {looked:.3g} elements compared"
+        conditions = f"{', '.join(cycles)}; {looked:.3g} elements compared; {noted(run, *counted)}"
         yield Said(PULSE_WRONG, value=total, detail="; ".join(told), conditions=conditions, stands=total > 0)
     yield _swing(run)
 
@@ -130,8 +134,9 @@ def _wrong(run: Run, found: BurnResult, apart: Burnt) -> Said:
     """Wrong elements of all products and wrong words of memory; a format that most peers deny is wrong too."""
     bdf = run.gpu.bdf if run.gpu else ""
     odd, split = apart[0].get(bdf, ()), apart[1].get(bdf, ())
-    each = [checked(BURN_WRONG, one.format, one) for one in found.each]
+    each = [checked(run, BURN_WRONG, one.format, one) for one in found.each]
     open_ = next((one.problem for one in each if one.problem), "" if each else "expected products, found none")
+    open_ = open_ or unproven(run, found) or no_traffic(run, found)
     if split:
         known = f"found {', '.join(split)}: nobody knows which is wrong"
         open_ = open_ or f"expected digests that most GPUs agree on, {known}"
@@ -143,9 +148,17 @@ def _wrong(run: Run, found: BurnResult, apart: Burnt) -> Said:
         BURN_WRONG,
         value=found.error_count + len(odd),
         detail="; ".join(told),
-        conditions=f"{found.passes} products, {found.checked:.3g} elements compared, memory between them",
+        conditions=f"{found.passes} products, {found.checked:.3g} elements compared, {_traffic(run, found)}; "
+        f"{noted(run, found)}",
         stands=found.error_count > 0 or bool(odd),
     )
+
+
+def _traffic(run: Run, found: BurnResult) -> str:
+    """How much memory was compared between the products."""
+    if is_older(run):
+        return f"turns of memory between them not counted ({OLDER})"
+    return f"{found.memory_turns} turns of memory between them, {show(found.memory_bytes / 1e9, 'GB')} compared"
 
 
 def _heat(run: Run, hottest: str, lasted: str) -> Iterator[Said]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from pytest_gpuready.agent.stress import figures
 from pytest_gpuready.model.stress_doc import (
+    CACHE_PATTERNS,
     AllocResult,
     CacheResult,
     HbmResult,
@@ -20,6 +21,7 @@ from pytest_gpuready.model.stress_doc import (
 from pytest_gpuready.model.units import show
 from pytest_gpuready.probes.stress_amounts import memory_bytes, memory_notes, uncovered
 from pytest_gpuready.probes.stress_answers import Said, ended
+from pytest_gpuready.probes.stress_control import noted, unproven, unread
 from pytest_gpuready.probes.stress_pieces import KERNELS, LEVELS_OF_CACHE
 from pytest_gpuready.probes.stress_run import Run
 
@@ -110,12 +112,16 @@ def _cache(run: Run, number: int, metric: str) -> Said:
         return Said(metric, problem=str(found))
     if found.checked_bytes <= 0:
         return Said(metric, problem=f"expected words of the {found.level.upper()} cache that were compared, found none")
+    if not found.error_count and (why := unproven(run, found) or unread(run, found)):
+        return Said(metric, problem=f"{found.level.upper()} cache: {why}")
     first = fault(found.errors[0]) if found.errors else ""
+    read = f"{show(found.checked_bytes / 1e9, 'GB')} read and compared, {show(found.gb_per_s, 'GB/s')}"
+    names = [name for name in CACHE_PATTERNS if name in found.patterns]
     return Said(
         metric,
         value=found.error_count,
         detail=first,
-        conditions=f"{show(found.checked_bytes / 1e9, 'GB')} read and compared, {show(found.gb_per_s, 'GB/s')}",
+        conditions="; ".join(filter(None, (read, ", ".join(names), noted(run, found)))),
         stands=found.error_count > 0,
     )
 
@@ -189,7 +195,7 @@ def _share(run: Run) -> Said:
 
 def _patterns(run: Run, metric: str) -> Said:
     """Wrong words over all patterns of the piece."""
-    total, read, told = 0, 0, list[str]()
+    total, read, told, counted = 0, 0, list[str](), list[PatternResult]()
     open_, notes, share = "", list[str](), run.doc.plan.share if run.doc.plan else 0.0
     for number in _numbers(run, "pattern"):
         found = run.looked(number)
@@ -200,6 +206,8 @@ def _patterns(run: Run, metric: str) -> Said:
             open_ = open_ or f"expected words that were compared under pattern {found.pattern}, found none"
         else:
             open_ = open_ or uncovered(run.planned(number), found, _memory(run)[1], share)
+        open_ = open_ or (f"pattern {found.pattern}: {why}" if (why := unproven(run, found)) else "")
+        counted.append(found)
         if note := memory_notes(found):
             notes.append(f"{found.pattern}: {note}")
         total, read = total + found.error_count, read + found.checked_bytes
@@ -213,7 +221,9 @@ def _patterns(run: Run, metric: str) -> Said:
         metric,
         value=total,
         detail="; ".join(told),
-        conditions="; ".join((", ".join(names), f"{show(read / 1e9, 'GB')} read and compared", *notes)),
+        conditions="; ".join(
+            (", ".join(names), f"{show(read / 1e9, 'GB')} read and compared", *notes, noted(run, *counted))
+        ),
         stands=total > 0,
     )
 

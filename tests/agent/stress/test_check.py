@@ -13,8 +13,9 @@ import pytest
 
 from pytest_gpuready.agent.stress import answers
 from pytest_gpuready.agent.stress.answers import Asked
-from pytest_gpuready.agent.stress.check import BOUNDLESS, ENTRY, HEAD, REPORT, look_at_first
+from pytest_gpuready.agent.stress.check import look_at_first
 from pytest_gpuready.agent.stress.formats import FORMATS
+from pytest_gpuready.agent.stress.report import BOUNDLESS, ENTRY, HEAD, REPORT
 from pytest_gpuready.model.stress_doc import GemmResult, Phase
 
 M = 512

@@ -13,9 +13,16 @@ from pytest_gpuready.agent.stress import check, gemm
 from pytest_gpuready.agent.stress.flow import Flow
 from pytest_gpuready.agent.stress.formats import FORMATS
 from pytest_gpuready.agent.stress.gemm import Prepared
+from pytest_gpuready.agent.stress.report import REPORT
 from pytest_gpuready.model.stress_doc import Reference
 
 SHAPE = (512, 512, 512)
+
+
+class Slot:
+    """An argument of a kernel."""
+
+    value = 0
 
 
 class Gpu:
@@ -31,7 +38,7 @@ class Gpu:
         yield list(range(len(sizes)))
 
     def kernel(self, *_: Any) -> Any:
-        return type("Kernel", (), {"launch": lambda self: None})()
+        return type("Kernel", (), {"launch": lambda _: None, "arguments": [Slot() for _ in range(6)]})()
 
     def set_bytes(self, *_: int) -> None:
         self.d = b"nobody"
@@ -49,7 +56,7 @@ class Gpu:
         return 0.001
 
     def read(self, _: int, size: int) -> bytes:
-        return self.d if size != check.REPORT else bytes(size)
+        return self.d if size != REPORT else bytes(size)
 
 
 class Product:

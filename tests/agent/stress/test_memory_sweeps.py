@@ -7,10 +7,11 @@ import struct
 import pytest
 
 from pytest_gpuready.agent.cuda_driver import CudaError
-from pytest_gpuready.agent.stress.check import ENTRY, HEAD, REPORT, Report, fault, lowest_bit
+from pytest_gpuready.agent.stress.check import fault
 from pytest_gpuready.agent.stress.formats import FORMATS
 from pytest_gpuready.agent.stress.gemm import PLANTS, planted
 from pytest_gpuready.agent.stress.memory import CHECK, ONES, TURN, WRITE, memory_fault, sweeps
+from pytest_gpuready.agent.stress.report import ENTRY, HEAD, REPORT, Report, lowest_bit
 from pytest_gpuready.model.stress_doc import Phase, Plant
 
 PATTERNS = ("walking", "inversions", "address", "random", "modulo20", "fade")

@@ -1,7 +1,8 @@
 """Burn-in: several formats in turns, and memory traffic between them, for any time.
 
 A turn of a format is products of it, each compared with the first result; a turn of memory is a seeded pattern written,
-checked while its complement is written, and checked again over a quarter of the free memory. Each format is prepared,
+checked while its complement is written, and checked again over a quarter of the free memory; those that were checked to
+their end are counted. Each format is prepared,
 and its first result looked at, at its first turn, so the load begins when it should. Errors of memory have the format
 "memory" and their place in bytes as the column.
 """
@@ -12,6 +13,7 @@ import contextlib
 import time
 from typing import Any
 
+from pytest_gpuready.agent.stress.control import together
 from pytest_gpuready.agent.stress.cublas import Cublas
 from pytest_gpuready.agent.stress.flow import Beat, Flow, keep_busy
 from pytest_gpuready.agent.stress.gemm import Prepared, format_of, planted
@@ -42,7 +44,8 @@ class _Turns:
         self.seen = 0
         self.totals: dict[str, Flow] = {}
         self.errors: list[ResultFault] = []
-        self.memory_errors = 0
+        self.memory_errors = self.memory_turns = self.memory_bytes = 0
+        self.controls: list[str] = []
 
     def note(self, window: BurnWindow) -> None:
         """Keep a window; of too many, every second, fourth and so on is kept."""
@@ -118,6 +121,9 @@ def burn(gpu: Any, lt: Cublas, phase: Phase, seed: int, beat: Beat) -> BurnResul
         checked=sum(one.checked for one in each),
         error_count=sum(one.error_count for one in each) + turns.memory_errors,
         errors=errors[:MOST_ERRORS],
+        memory_turns=turns.memory_turns,
+        memory_bytes=turns.memory_bytes,
+        control=together([*(one.control for one in each), *turns.controls]),
     )
 
 
@@ -128,6 +134,10 @@ def _memory_turn(gpu: Any, seed: int, begun: float, turns: _Turns, beat: Beat) -
     seen = pattern(gpu, asked, 0.0, seed, _Within(beat))
     turns.note(BurnWindow(t=t, format=MEMORY, tflops=0.0, gb_per_s=seen.gb_per_s))
     turns.memory_errors += seen.error_count
+    if not seen.cut and seen.checked_bytes > 0:
+        turns.memory_turns += 1
+        turns.memory_bytes += seen.checked_bytes
+        turns.controls.append(seen.control)
     turns.errors += [_as_result(error) for error in seen.errors][: MOST_ERRORS - len(turns.errors)]
 
 

@@ -29,7 +29,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pytest_gpuready.agent.stress import kernels
+from pytest_gpuready.agent.stress.control import chosen, control
 from pytest_gpuready.agent.stress.formats import SIZE_BITS, Format
+from pytest_gpuready.agent.stress.report import REPORT, Report, lowest_bit
 from pytest_gpuready.model.stress_doc import MOST_ERRORS, Reference, ResultFault
 
 CHUNK = 65536
@@ -39,30 +41,8 @@ RECOMPUTE_S = 0.4
 TILE = 64
 TILE_SHOWN = 128
 """Tiles in the errors are 128 x 128, row by row: about what one multiprocessor computes."""
-ENTRY = struct.Struct("<QQQQ")
-HEAD = struct.Struct("<QQdQ")
-REPORT = HEAD.size + MOST_ERRORS * ENTRY.size
-BOUNDLESS = 1e300
-"""Stands for a residual that is infinite or no number: JSON has neither. The kernels know it, too."""
 COLUMNS = 64
 """Columns that one thread of a Freivalds product adds up."""
-
-
-class Report:
-    """What kernels noted: how many errors, the worst residual, and the first errors with their places."""
-
-    def __init__(self, data: bytes) -> None:
-        self.count, kept, worst, _ = HEAD.unpack_from(data)
-        self.worst: float = worst if worst < BOUNDLESS else BOUNDLESS  # also where it is no number
-        places = range(min(kept, MOST_ERRORS))
-        self.entries: list[tuple[int, int, int, int]] = [
-            ENTRY.unpack_from(data, HEAD.size + place * ENTRY.size) for place in places
-        ]
-
-
-def lowest_bit(expected: int, found: int) -> int:
-    differ = expected ^ found
-    return (differ & -differ).bit_length() - 1 if differ else 0
 
 
 def fault(m: int, entry: tuple[int, int, int, int], form: Format, width: int | None = None) -> ResultFault:
@@ -112,6 +92,13 @@ class Check:
         """Compare what lies in D when the queue gets here."""
         self._compare.arguments[3].value = number
         self._compare.launch()
+
+    def control(self, flip: Any, seed: int, number: int) -> str:
+        """What the comparison says of the first result with one bit flipped by `flip`; see `stress.control`."""
+        width = SIZE_BITS[self._form.d]
+        one = chosen(seed, number, self.size * 8 // width, width)
+        self._gpu.copy(self._d, self._first, self.size)
+        return control(self._gpu, one, data=self._d, flip=flip, compare=lambda: self.queue(number), report=self._report)
 
     def digest(self) -> str:
         """SHA-256 of the chunks' digests, so of the first result."""

@@ -27,7 +27,7 @@ from pytest_gpuready.agent.stress.hand import STOP_S, Hand
 from pytest_gpuready.agent.stress.member import Member
 from pytest_gpuready.agent.stress.telling import Telling
 from pytest_gpuready.agent.stress.watch import Row
-from pytest_gpuready.model.stress_doc import COOL, Phase, Plan, StressDoc, StressWindow, Work, XidSeen
+from pytest_gpuready.model.stress_doc import COOL, ENGINE, Phase, Plan, StressDoc, StressWindow, Work, XidSeen
 
 WORKER = (sys.executable, "-m", "pytest_gpuready.agent.stress.worker")
 
@@ -49,7 +49,7 @@ def stress(words: Sequence[str]) -> StressDoc:
     try:
         plan, bdfs = plans.read(words)
     except plans.PlanError as error:
-        return StressDoc(problem=str(error))
+        return StressDoc(engine=ENGINE, problem=str(error))
     crew = Crew(plan, bdfs)
     # Nothing ends us any more but SIGKILL: the document has to be printed.
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -242,6 +242,7 @@ class Crew:
         watch_problem, end = self._guard.close(), self._guard.end
         return StressDoc(
             plan=self._plan,
+            engine=ENGINE,
             problem=problem,
             seconds=round(time.monotonic() - self._began, 3),
             first_load_s=None if self._first_load is None else round(self._first_load, 3),

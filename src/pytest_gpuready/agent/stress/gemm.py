@@ -4,6 +4,11 @@
 chooses the algorithm, computes the first result and looks at it with the reference; then nothing but products and
 their comparison is queued. Where memory does not suffice the shape is halved, which is noted.
 
+Before each product one of `SLICES` slices of D, another one after each comparison, is overwritten, so that elements
+that no product writes any more differ within so many comparisons: what lies there from the product before is right,
+and would pass. After the load the comparison has to find a bit that is flipped on purpose (`control`), and A and B are
+looked at once more (`inputs`).
+
 The digest of the first result is comparable between GPUs that chose the same algorithm. So that any two equal GPUs can
 be compared, one product by the first algorithm that the library offers is digested, too: `golden`.
 """
@@ -21,10 +26,14 @@ from pytest_gpuready.agent.stress.cublas import WORKSPACE, Cublas, Multiplicatio
 from pytest_gpuready.agent.stress.device import is_out_of_memory
 from pytest_gpuready.agent.stress.flow import Beat, Flow, keep_busy, knows_enough
 from pytest_gpuready.agent.stress.formats import FORMATS, Format, supported
+from pytest_gpuready.agent.stress.inputs import Inputs
+from pytest_gpuready.agent.stress.report import REPORT
 from pytest_gpuready.model.stress_doc import MOST_ERRORS, GemmResult, Phase, Plant, Reference, ResultFault
 
 LEAST = 512
 GRAIN = 256
+SLICES, UNWRITTEN = 16, 0xA5
+"""D is overwritten with this byte in so many parts; they stay aligned, for D has a multiple of 128 KiB."""
 PLANTS = "GPUREADY_STRESS_PLANTS"
 """Environment variable: "1" lets a phase plant the faults that it asks for. For tests alone."""
 
@@ -66,6 +75,7 @@ class Prepared:
             if size < LEAST or size % GRAIN:
                 raise CudaError(f"expected m, n, k from {LEAST} on in steps of {GRAIN}, found {shape}")
         self.gpu, self.form, self.seed, self.plant = gpu, form, seed, plant
+        self._last = self._compared = 0
         self.notes: list[str] = []
         self.count = 0
         self.errors: list[ResultFault] = []
@@ -93,13 +103,13 @@ class Prepared:
         a_bytes, b_bytes = form.bytes_of(form.a, m * k), form.bytes_of(form.b, n * k)
         d_bytes = form.bytes_of(form.d, m * n)
         scale_bytes = [-(-size // 128) * 128 * (-(-k // form.block) + 4) if form.block else 0 for size in (m, n)]
-        sizes = [a_bytes, b_bytes, d_bytes, d_bytes, WORKSPACE, check.Check.scratch_bytes(d_bytes)]
+        scratch_bytes = check.Check.scratch_bytes(d_bytes)
+        sizes = [a_bytes, b_bytes, d_bytes, d_bytes, WORKSPACE, scratch_bytes + REPORT]
         sizes += [size for size in scale_bytes if size]
         self.a, self.b, self.d, first, space, scratch, *scales = self._held.enter_context(gpu.buffers(*sizes))
         source = check.products_source(form)
-        grid = (gpu.sms * 16,)
-        gpu.kernel(source, "fill_a", grid, 256, self.a, m * k, self.seed * 2).launch()
-        gpu.kernel(source, "fill_b", grid, 256, self.b, n * k, self.seed * 2 + 1).launch()
+        self._inputs = Inputs(gpu, form, self.shape, a=self.a, b=self.b, seed=self.seed, report=scratch + scratch_bytes)
+        self._inputs.fill()
         self.product = Multiplication(lt, gpu, form, self.shape, a=self.a, b=self.b, d=self.d, space=space)
         self._held.callback(self.product.close)
         if scales:
@@ -110,6 +120,7 @@ class Prepared:
         self._check = check.Check(gpu, form, self.shape, d=self.d, first=first, scratch=scratch)
         stain = min(4, n // 128 - 1) * 128
         self._stain = gpu.kernel(source, "stain", (128,), 128, self.d, m, 128, stain, 0)
+        self._unwrite = gpu.kernel(source, "unwrite", (128,), 128, self.d, m, 0, 0, 0, 0)
         self._flip = gpu.kernel(source, "flip_bit", (1,), 1, self.d, 0, 0)
         self.product.choose(gpu.seconds_of)
 
@@ -120,7 +131,10 @@ class Prepared:
         return 2.0 * m * n * k
 
     def look(self, beat: Beat) -> None:
-        """Compute the golden digest and the first result, and check that with the reference."""
+        """Look at A and B, compute the golden digest and the first result, and check that with the reference."""
+        spoilt, inputs = self._inputs.look(-1)
+        if self.plant is not None and self.plant.what == "input":
+            self._inputs.spoil(self.plant)
         same = self.product.took_first
         with self.product.first_offer():
             self.golden_algorithm = self.product.algorithm
@@ -134,24 +148,33 @@ class Prepared:
         self.gpu.drain()
         self.first_product_s = beat.process_s
         self._check.take_first()
-        self.reference, self.count, self.errors, note = check.look_at_first(
+        self.reference, count, errors, note = check.look_at_first(
             self.gpu, self.form, self.shape, (self.a, self.b, self.d), self.seed, stopped=lambda: beat.stopped
         )
+        self.count, self.errors = spoilt + count, inputs + errors
         self.notes.append(note)
         self.digest = self._check.digest()
         self.golden = self.golden or self.digest
 
     def _fresh(self) -> None:
         """Queue one product into a D in which whatever nobody writes is wrong."""
-        m, n, _ = self.shape
-        self.gpu.set_bytes(self.d, 0xA5, self.form.bytes_of(self.form.d, m * n))
+        self.gpu.set_bytes(self.d, UNWRITTEN, self._check.size)
         self.multiply(0)
 
     def multiply(self, number: int) -> None:
         """Queue one product; the first result has number 0."""
+        self._last = number
+        if number:
+            begin, end = self._slice()
+            self.gpu.set_bytes(self.d + begin, UNWRITTEN, end - begin)
         self.product.run()
         if self.plant is not None:
             self._spoil(self.plant, number)
+
+    def _slice(self) -> tuple[int, int]:
+        """The bytes of D that are overwritten before a product is compared for the next time."""
+        size, place = self._check.size // SLICES, self._compared % SLICES
+        return place * size, (place + 1) * size
 
     def _spoil(self, plant: Plant, number: int) -> None:
         if plant.what == "tile":
@@ -164,10 +187,19 @@ class Prepared:
             self._flip.arguments[1].value = plant.element * width + plant.bit // 8
             self._flip.arguments[2].value = plant.bit % 8
             self._flip.launch()
+        elif plant.what == "unwritten" and number and number >= plant.pass_number:
+            m, width = self.shape[0], self.form.bytes_of(self.form.d, 1)
+            row, col = plant.element % m // 128 * 128, plant.element // m // 128 * 128
+            for argument, value in zip(
+                self._unwrite.arguments[2:], (row, col, *(byte // width for byte in self._slice())), strict=True
+            ):
+                argument.value = value
+            self._unwrite.launch()
 
     def compare(self, number: int) -> None:
         """Queue the comparison of the product that was queued last."""
         self._check.queue(number)
+        self._compared += 1
 
     def queue(self, number: int) -> None:
         """Queue one product and its comparison."""
@@ -175,8 +207,13 @@ class Prepared:
         self.compare(number)
 
     def result(self, flow: Flow, **more: Any) -> GemmResult:
-        """What the passes in `flow` came to, with the errors of the first result before the others."""
+        """What the passes in `flow` came to, with the errors of inputs and of the first result before the others.
+
+        Called once, at the end of the load: the control ends the comparison.
+        """
         count, errors = self._check.errors()
+        spoilt, inputs = self._inputs.look(self._last)
+        control = self._check.control(self._flip, self.seed, self._last)
         m, n, k = self.shape
         rates = [rate / 1e12 for rate in flow.windows(self.flop)]
         return GemmResult(
@@ -197,13 +234,14 @@ class Prepared:
             flop=flow.passes * self.flop,
             passes=flow.passes,
             checked=flow.passes * m * n,
-            error_count=self.count + count,
-            errors=(self.errors + errors)[:MOST_ERRORS],
+            error_count=self.count + spoilt + count,
+            errors=(self.errors + inputs + errors)[:MOST_ERRORS],
             digest=self.digest,
             golden=self.golden,
             golden_algorithm=self.golden_algorithm,
             reference=self.reference,
             algorithm=self.product.algorithm,
+            control=control,
             **more,
         )
 

@@ -8,8 +8,11 @@ products neither overflow nor vanish in any of them; INT8 takes all 256 values.
 `compare` reads each result once. Every chunk of 64 KiB has a digest, the sum of its 32-bit words times odd 32-bit
 weights modulo 2^64: a change in one word, whatever bits, always changes it; changes in several cancel with probability
 2^-64. Only where a digest differs is the chunk compared word for word with the first result, and the differing elements
-are counted and kept. Then one word of each chunk, another one each time, is spoilt: a product that leaves elements
-unwritten does not pass with those of the product before.
+are counted and kept. Then one word of each chunk, another one each time, is spoilt: a product that leaves much
+unwritten seldom passes with what the product before left there (`gemm` spoils a sixteenth of it besides).
+
+`inspect_a` and `inspect_b` compare A and B with what the filling writes, computed again: `made` is the function of seed
+and index that both use.
 
 `tiles` computes 64 x 64 elements in FP64 on the CUDA cores, no tensor core, and compares with an element-wise limit.
 `signs_of_b`, `rows_of_a`, `signs_of_d` and `residual` are Freivalds' product: C·x against A·(B·x), x of random signs.
@@ -89,23 +92,52 @@ using Word = Size<DB>::type;  // an element of D as bits
 """
 
 _DATA = r"""
+// The bits of element i.
+template <int kind> __device__ __forceinline__ u64 made(u64 seed, u64 i) {
+  if constexpr (kind == FP64) return (u64)__double_as_longlong(normal64(seed, i));
+  else if constexpr (kind == TF32) return (__float_as_uint(normal(seed, i)) + 0x1000u) & 0xffffe000u;
+  else if constexpr (kind == BF16) return (u16)bf16_of(normal(seed, i));
+  else if constexpr (kind == FP16) return (u16)encode(normal(seed, i), 10, 15, 16);
+  else if constexpr (kind == E4M3) return (u8)encode(normal(seed, i), 3, 7, 8);
+  else if constexpr (kind == E5M2) return (u8)encode(normal(seed, i), 2, 15, 8);
+  else if constexpr (kind == INT8) return (u8)(mix(seed * 0xd1342543de82ef95ull + i) >> 40);
+  else return encode(normal(seed, i), 1, 1, 4) & 15;
+}
+template <int kind> __device__ __forceinline__ u64 stored(const void* p, u64 i) {
+  if constexpr (kind == FP64) return ((const u64*)p)[i];
+  else if constexpr (kind == TF32) return ((const u32*)p)[i];
+  else if constexpr (kind == BF16 || kind == FP16) return ((const u16*)p)[i];
+  else if constexpr (kind == E2M1) return ((const u8*)p)[i >> 1] >> ((i & 1) * 4) & 15;
+  else return ((const u8*)p)[i];
+}
 template <int kind> __device__ __forceinline__ void fill(void* p, u64 count, u64 seed) {
   u64 step = (u64)gridDim.x * blockDim.x;
   for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < count; i += step) {
-    if constexpr (kind == FP64) ((double*)p)[i] = normal64(seed, i);
-    if constexpr (kind == TF32) ((u32*)p)[i] = (__float_as_uint(normal(seed, i)) + 0x1000u) & 0xffffe000u;
-    if constexpr (kind == BF16) ((u16*)p)[i] = (u16)bf16_of(normal(seed, i));
-    if constexpr (kind == FP16) ((u16*)p)[i] = (u16)encode(normal(seed, i), 10, 15, 16);
-    if constexpr (kind == E4M3) ((u8*)p)[i] = (u8)encode(normal(seed, i), 3, 7, 8);
-    if constexpr (kind == E5M2) ((u8*)p)[i] = (u8)encode(normal(seed, i), 2, 15, 8);
-    if constexpr (kind == INT8) ((u8*)p)[i] = (u8)(mix(seed * 0xd1342543de82ef95ull + i) >> 40);
-    if constexpr (kind == E2M1)
-      if (!(i & 1)) ((u8*)p)[i >> 1] =
-          (u8)(encode(normal(seed, i), 1, 1, 4) | encode(normal(seed, i + 1), 1, 1, 4) << 4);
+    if constexpr (kind == FP64) ((u64*)p)[i] = made<kind>(seed, i);
+    else if constexpr (kind == TF32) ((u32*)p)[i] = (u32)made<kind>(seed, i);
+    else if constexpr (kind == BF16 || kind == FP16) ((u16*)p)[i] = (u16)made<kind>(seed, i);
+    else if constexpr (kind == E2M1) {
+      if (!(i & 1)) ((u8*)p)[i >> 1] = (u8)(made<kind>(seed, i) | made<kind>(seed, i + 1) << 4);
+    } else ((u8*)p)[i] = (u8)made<kind>(seed, i);
+  }
+}
+// Positions in the report begin at `first`.
+template <int kind>
+__device__ __forceinline__ void inspect(const void* p, u64 count, u64 seed, u64 first, Report* out) {
+  u64 step = (u64)gridDim.x * blockDim.x;
+  for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < count; i += step) {
+    u64 expected = made<kind>(seed, i), found = stored<kind>(p, i);
+    if (expected != found) note(out, first + i, expected, found, 0);
   }
 }
 extern "C" __global__ void fill_a(void* p, u64 count, u64 seed) { fill<KA>(p, count, seed); }
 extern "C" __global__ void fill_b(void* p, u64 count, u64 seed) { fill<KB>(p, count, seed); }
+extern "C" __global__ void inspect_a(const void* p, u64 count, u64 seed, u64 first, Report* out) {
+  inspect<KA>(p, count, seed, first, out);
+}
+extern "C" __global__ void inspect_b(const void* p, u64 count, u64 seed, u64 first, Report* out) {
+  inspect<KB>(p, count, seed, first, out);
+}
 
 #define CHUNK 4096  // uint4, 64 KiB
 __device__ __forceinline__ u64 digest_of(const uint4* chunk) {
@@ -243,13 +275,22 @@ tiles(const void* a, const void* b, const void* d, u64 m, u64 n, u64 k, u64 begi
 }
 """
 
+FLIP = r"""
+// For the control of every phase, and as a fault for tests.
+extern "C" __global__ void flip_bit(u8* p, u64 byte, u32 bit) { p[byte] ^= (u8)(1u << bit); }
+"""
+
 _FAULTS = r"""
 // Faults for tests.
-extern "C" __global__ void flip_bit(u8* p, u64 byte, u32 bit) { p[byte] ^= (u8)(1u << bit); }
 // A tile of 128 x 128 takes the values of the one beside it: of the right size, and wrong.
 extern "C" __global__ void stain(void* d, u64 m, u64 row0, u64 col0, u64 from_col) {
   Word* to = (Word*)d + (col0 + blockIdx.x) * m + row0 + threadIdx.x;
   *to = ((Word*)d)[(from_col + blockIdx.x) * m + row0 + threadIdx.x];
+}
+// What a tile of 128 x 128 holds that no product wrote, where elements begin to end were spoilt before.
+extern "C" __global__ void unwrite(void* d, u64 m, u64 row0, u64 col0, u64 begin, u64 end) {
+  u64 i = (col0 + blockIdx.x) * m + row0 + threadIdx.x;
+  if (i >= begin && i < end) ((Word*)d)[i] = (Word)0xa5a5a5a5a5a5a5a5ull;
 }
 """
 
@@ -260,7 +301,7 @@ def _of(a: int, b: int, d: int, d_bytes: int) -> str:
 
 def products(a: int, b: int, d: int, d_bytes: int) -> str:
     """Filling, digests, comparing and planted faults for elements of these kinds (`formats.FP64` and so on)."""
-    return _of(a, b, d, d_bytes) + _DATA + _FAULTS
+    return _of(a, b, d, d_bytes) + _DATA + FLIP + _FAULTS
 
 
 def reference(a: int, b: int, d: int, d_bytes: int) -> str:

@@ -7,7 +7,7 @@ complement in one go. An error is noted with its place in bytes, what was expect
 
 from __future__ import annotations
 
-from pytest_gpuready.agent.stress.kernels import HEADER
+from pytest_gpuready.agent.stress.kernels import FLIP, HEADER
 
 PIECE = 16384
 """Bytes that a block takes at a time."""
@@ -72,7 +72,6 @@ __device__ __forceinline__ void run(uint4* p, u64 pieces, u64 a, u32 inverse, u3
   }
 #define ALL(name, kind) ONE(name##_write, kind, WRITE) ONE(name##_check, kind, CHECK) ONE(name##_turn, kind, TURN)
 ALL(walking, WALKING) ALL(same, SAME) ALL(address, ADDRESS) ALL(random, RANDOM) ALL(modulo, MODULO)
-extern "C" __global__ void flip_bit(u8* p, u64 byte, u32 bit) { p[byte] ^= (u8)(1u << bit); }
 """
 
 _BANDWIDTH = r"""
@@ -127,16 +126,18 @@ VARIANTS = {"4_streaming": 4, "4_plain": 4, "8_streaming": 8, "8_plain": 8, "2_p
 """Ways to write an HBM kernel -> vectors of 16 bytes that a thread has under way."""
 
 _CACHES = r"""
-__device__ __forceinline__ uint4 cached(u32 i, u32 a) {
-  u32 h = i * 0x9e3779b1u ^ a;
-  return make_uint4(h, ~h, h ^ 0x55555555u, h ^ 0xaaaaaaaau);
+// Four words: from their address times `factor`, and a word.
+__device__ __forceinline__ uint4 cached(const uint4* p, u32 i, uint4 by) {
+  u32 h = (u32)(u64)(p + i) * by.x ^ by.y;
+  return make_uint4(h, h ^ by.z, h ^ by.w, h ^ by.z ^ by.w);
 }
 __device__ __noinline__ void off(u64 i, uint4 e, uint4 f, Report* out) {
   u32 want[4] = {e.x, e.y, e.z, e.w}, have[4] = {f.x, f.y, f.z, f.w};
   for (int j = 0; j < 4; ++j) if (want[j] != have[j]) note(out, i * 16 + j * 4, want[j], have[j], 0);
 }
-extern "C" __global__ void cache_write(uint4* p, u32 vectors, u32 a) {
-  for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += gridDim.x * blockDim.x) p[i] = cached(i, a);
+extern "C" __global__ void cache_write(uint4* p, u32 vectors, u32 factor, u32 word, u32 second, u32 third) {
+  uint4 by = make_uint4(factor, word, second, third);
+  for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += gridDim.x * blockDim.x) p[i] = cached(p, i, by);
 }
 #define LOOK(op)                                                                                          \
   uint4 f[4], e;                                                                                          \
@@ -144,13 +145,14 @@ extern "C" __global__ void cache_write(uint4* p, u32 vectors, u32 a) {
     asm volatile(op " {%0,%1,%2,%3}, [%4];" : "=r"(f[u].x), "=r"(f[u].y), "=r"(f[u].z), "=r"(f[u].w)      \
                  : "l"(p + at[u]));                                                                       \
   for (int u = 0; u < 4; ++u) {                                                                           \
-    e = cached(at[u], a);                                                                                 \
+    e = cached(p, at[u], by);                                                                              \
     if ((e.x ^ f[u].x) | (e.y ^ f[u].y) | (e.z ^ f[u].z) | (e.w ^ f[u].w)) off(at[u], e, f[u], out);      \
   }
 // Every block reads the whole buffer, past the L1 cache, each from another place on.
 extern "C" __global__ void __launch_bounds__(512)
-l2_check(const uint4* p, u32 vectors, u32 a, u32 rounds, Report* out) {
+l2_check(const uint4* p, u32 vectors, u32 factor, u32 word, u32 second, u32 third, u32 rounds, Report* out) {
   u32 piece = 2048, pieces = vectors / piece;
+  uint4 by = make_uint4(factor, word, second, third);
   for (u32 r = 0; r < rounds; ++r) {
     u32 base = (u32)(((u64)blockIdx.x * 7 + r) % pieces) * piece + threadIdx.x, at[4];
     for (int u = 0; u < 4; ++u) at[u] = base + u * 512;
@@ -159,8 +161,9 @@ l2_check(const uint4* p, u32 vectors, u32 a, u32 rounds, Report* out) {
 }
 // One block a multiprocessor reads its own slice again and again; only the first time it comes from outside.
 extern "C" __global__ void __launch_bounds__(1024)
-l1_check(const uint4* p, u32 vectors, u32 a, u32 rounds, Report* out) {
+l1_check(const uint4* p, u32 vectors, u32 factor, u32 word, u32 second, u32 third, u32 rounds, Report* out) {
   u32 slice = 4096, first = blockIdx.x * slice;
+  uint4 by = make_uint4(factor, word, second, third);
   for (u32 r = 0; r < rounds; ++r) {
     u32 at[4];
     for (int u = 0; u < 4; ++u) at[u] = first + ((u * 1024 + threadIdx.x + r * 33) & (slice - 1));
@@ -171,8 +174,8 @@ l1_check(const uint4* p, u32 vectors, u32 a, u32 rounds, Report* out) {
 
 
 def patterns() -> str:
-    """The patterns: KIND_write, KIND_check and KIND_turn for walking, same, address, random, modulo."""
-    return HEADER + _PATTERNS
+    """The patterns: KIND_write, KIND_check and KIND_turn for walking, same, address, random, modulo; flip_bit."""
+    return HEADER + _PATTERNS + FLIP
 
 
 def bandwidth() -> str:
@@ -181,5 +184,5 @@ def bandwidth() -> str:
 
 
 def caches() -> str:
-    """cache_write, l1_check, l2_check."""
-    return HEADER + _CACHES
+    """cache_write, l1_check, l2_check, flip_bit; see `bandwidth.patterns` for their four words."""
+    return HEADER + _CACHES + FLIP

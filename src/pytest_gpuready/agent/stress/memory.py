@@ -11,7 +11,8 @@ Each pattern is a list of sweeps; a sweep writes, checks, or checks and writes t
     fade         all ones, a pause, checked; all zeros, a pause, checked
 
 Where the share asked for is not to be had, less is taken and said so. A phase with `seconds` repeats its sweeps until
-they are over; one without does them once.
+they are over; one without does them once. After the last check, which every pattern ends with, the same check has to
+find a bit that is flipped on purpose (`control`).
 """
 
 from __future__ import annotations
@@ -26,17 +27,20 @@ from typing import Any
 
 from pytest_gpuready.agent.cuda_driver import CudaError
 from pytest_gpuready.agent.stress import kernels_memory
-from pytest_gpuready.agent.stress.check import REPORT, Report, lowest_bit
+from pytest_gpuready.agent.stress.control import chosen, control
 from pytest_gpuready.agent.stress.device import is_out_of_memory
 from pytest_gpuready.agent.stress.flow import PATIENCE_S, Beat
 from pytest_gpuready.agent.stress.gemm import planted
 from pytest_gpuready.agent.stress.kernels_memory import PIECE
+from pytest_gpuready.agent.stress.report import REPORT, Report, lowest_bit
 from pytest_gpuready.model.stress_doc import AllocResult, MemoryFault, PatternResult, Phase
 
 LEFT_FREE = 256 * 2**20
 """Bytes that the driver may need for itself while a test runs."""
 SHRINK = 0.98
 ONES = 0xFFFFFFFF
+WORD = 4
+"""Bytes of a word of a pattern."""
 PAUSE_S = 1.0
 QUEUED = 4
 WRITE, CHECK, TURN = "write", "check", "turn"
@@ -182,17 +186,21 @@ def pattern(gpu: Any, phase: Phase, share: float, seed: int, beat: Beat) -> Patt
                 beat.say(checked_bytes=done.checked)
             rounds += 1
         _settle(gpu, done, 0)
-        seen = Report(gpu.read(report, REPORT))
+        seen, seconds, cut = Report(gpu.read(report, REPORT)), time.monotonic() - begun, done.cut or not rounds
+        one = chosen(seed, size // PIECE + len(name), size // WORD, 8 * WORD, WORD)
         return PatternResult(
-            seconds=time.monotonic() - begun,
+            seconds=seconds,
             late_s=late_s,
-            cut=done.cut or not rounds,
+            cut=cut,
             notes=notes,
             pattern=name,
             checked_bytes=done.checked,
             gb_per_s=done.moved / done.seconds / 1e9 if done.seconds else 0.0,
             error_count=seen.count,
             errors=[memory_fault(entry) for entry in seen.entries],
+            control=""
+            if cut  # the memory may hold another pattern than the last check expects
+            else control(gpu, one, data=address, flip=flip, compare=launches[-1].launch, report=report),
         )
 
 

@@ -3,7 +3,8 @@
 Cycle c begins at begin + c · period (+ place · stagger) and is under load for duty · period. Its products are small, so
 that a load of a few milliseconds is full of them; as many are queued as will fit by the time that one takes, a piece of
 `PIECE_S` after the other while the load lasts, for under load the clocks sink and a product takes longer than it did.
-The last product of each load is compared with the first result. `late_max_s` is the largest lateness of a beginning or
+The last product of each load is compared with the first result, each time after another sixteenth of D was overwritten
+before it. `late_max_s` is the largest lateness of a beginning or
 an end, as the host saw it.
 """
 
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_gpuready.agent.cuda_driver import CudaError
+from pytest_gpuready.agent.stress.control import together
 from pytest_gpuready.agent.stress.cublas import Cublas
 from pytest_gpuready.agent.stress.flow import PATIENCE_S, Beat, Flow
 from pytest_gpuready.agent.stress.gemm import Prepared, format_of, planted
@@ -79,10 +81,11 @@ def pulse(gpu: Any, lt: Cublas, phase: Phase, seed: int, beat: Beat, *, place: i
             beat.say(cycles=seen.cycles, late_max_s=seen.late_s)
         if not beat.stopped:
             _until(first + seen.cycles * period, lambda: beat.stopped)
+        seconds = time.monotonic() - begun
         results = [one.result(Flow()) for one in prepared]
         m, n, _ = prepared[0].shape
         return PulseResult(
-            seconds=time.monotonic() - begun,
+            seconds=seconds,
             late_s=late_s,
             cut=beat.stopped,
             notes=[note for one in prepared for note in one.notes],
@@ -93,6 +96,7 @@ def pulse(gpu: Any, lt: Cublas, phase: Phase, seed: int, beat: Beat, *, place: i
             checked=seen.compared * m * n,
             error_count=sum(one.error_count for one in results),
             errors=[error for one in results for error in one.errors][:MOST_ERRORS],
+            control=together(one.control for one in results),
         )
 
 
