@@ -74,13 +74,15 @@ def about(phase: dict[str, Any]) -> str:
     told = []
     for name in (
         *("seconds", "late_s", "cut", "gb_per_s", "burst_tflops", "sustained_tflops", "cv", "passes", "cycles"),
-        *("late_max_s", "error_count", "share", "half_width", "enough", "digest", "golden"),
+        *("late_max_s", "error_count", "share", "half_width", "enough", "digest", "golden", "memory_turns"),
     ):
         value = phase.get(name)
         if isinstance(value, list):
             value = statistics.median(value) if value else None
         if value is not None:
             told.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {str(value)[:12]}")
+    if "error_count" in phase:
+        told.append(f"control {str(phase.get('control', 'none'))[:80]}")
     return ", ".join(told)
 
 

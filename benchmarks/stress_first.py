@@ -255,6 +255,11 @@ def planted(bdf: str, found: dict[str, Any]) -> None:
             phases.append({"kind": "gemm", "format": name, "seconds": 0.2, "plant": plant})
         for what in ("tile", "nan"):
             phases.append({"kind": "gemm", "format": name, "seconds": 0.2, "plant": {"what": what}})
+        # Sixteen products, so that every slice of D has been overwritten before one of them.
+        plant = {"what": "unwritten", "pass_number": 3, "element": 1234567}
+        phases.append({"kind": "gemm", "format": name, "seconds": 0.8, "plant": plant})
+        plant = {"what": "input", "element": 1234567, "bit": 2}
+        phases.append({"kind": "gemm", "format": name, "seconds": 0.2, "plant": plant})
     for name in PATTERNS:
         plant = {"what": "memory", "element": 987654321, "bit": 13}
         phases.append({"kind": "pattern", "pattern": name, "pause_s": 0.1, "size_bytes": 8 * 2**30, "plant": plant})
@@ -272,14 +277,25 @@ def planted(bdf: str, found: dict[str, Any]) -> None:
         elif plant["what"] in ("tile", "nan"):
             good = count > 1000 and first.get("pass_number") == -1
             good = good and (plant["what"] == "tile" or count > result["m"] * result["n"] / 2)
+        elif plant["what"] == "unwritten":
+            m = result.get("m", 1)
+            where = (first.get("row", 0) // 128, first.get("col", 0) // 128)
+            good = where == (plant["element"] % m // 128, plant["element"] // m // 128)
+            good = good and 3 <= first.get("pass_number", -1) < 3 + 16 and set(first["found"][2:]) == {"a", "5"}
+        elif plant["what"] == "input":
+            k = result.get("k", 1)
+            where = (first.get("matrix"), first.get("row"), first.get("col"), first.get("bit"))
+            good = count == 1 and where == ("A", plant["element"] // k, plant["element"] % k, plant["bit"])
         else:
             good = count >= 1 and (first.get("address"), first.get("bit")) == (plant["element"] * 4, plant["bit"])
+        good = good and result.get("control") == "seen"
         right += good
         found.setdefault("planted", []).append({"phase": phase, "found": good, **result})
         name = phase.get("format") or phase.get("pattern")
         print(
-            f"planted {name:10s} {plant['what']:6s} bit {plant.get('bit', '-')}: {'found' if good else 'MISSED'}, "
-            f"{count} errors {result.get('problem', '')} {'' if good else first}",
+            f"planted {name:10s} {plant['what']:9s} bit {plant.get('bit', '-')}: {'found' if good else 'MISSED'}, "
+            f"{count} errors, control {result.get('control', 'none')!r} {result.get('problem', '')} "
+            f"{'' if good else first}",
             flush=True,
         )
     print(f"planted: {right} of {len(phases)} found")

@@ -24,7 +24,7 @@ from pytest_gpuready.agent.stress.crew import Crew, stress
 from pytest_gpuready.model import stress_doc
 from pytest_gpuready.model.agent_doc import Envelope
 from pytest_gpuready.model.agent_words import PROGRESS, TIED
-from pytest_gpuready.model.stress_doc import Phase, Plan, StressDoc, StressGpu
+from pytest_gpuready.model.stress_doc import ENGINE, Phase, Plan, StressDoc, StressGpu
 from pytest_gpuready.transport.agent_zip import agent_zip
 
 HERE = Path(__file__).parent
@@ -266,11 +266,12 @@ AT_THE_END = {
 
 
 def test_an_end_out_of_order_is_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All results are there, and the worker hangs or breaks when it is told to end."""
+    """All results are there, with the number of this engine; the worker hangs or breaks when it is told to end."""
     node(3)
     monkeypatch.setenv("BEHAVE", json.dumps({bdf(at): word for at, word in enumerate(AT_THE_END)}))
     monkeypatch.setattr(hand, "STOP_S", 0.5)
     document = Crew(Plan(phases=[GEMM], lead_s=0.05, sample_s=1.0), (), worker=WORKER).run()
+    assert document.engine == ENGINE
     for gpu, says in zip(document.gpus, [*AT_THE_END.values(), ""], strict=True):
         assert gpu.problem == says
         assert gpu.phases[0].gemm is not None
