@@ -145,7 +145,7 @@ extern "C" __global__ void cache_write(uint4* p, u32 vectors, u32 factor, u32 wo
     asm volatile(op " {%0,%1,%2,%3}, [%4];" : "=r"(f[u].x), "=r"(f[u].y), "=r"(f[u].z), "=r"(f[u].w)      \
                  : "l"(p + at[u]));                                                                       \
   for (int u = 0; u < 4; ++u) {                                                                           \
-    e = cached(p, at[u], by);                                                                              \
+    e = cached(p, at[u], by);                                                                             \
     if ((e.x ^ f[u].x) | (e.y ^ f[u].y) | (e.z ^ f[u].z) | (e.w ^ f[u].w)) off(at[u], e, f[u], out);      \
   }
 // Every block reads the whole buffer, past the L1 cache, each from another place on.
