@@ -231,7 +231,7 @@ STRESS: tuple[Fault, ...] = (
     ),
     Fault(
         name="counts-that-deny-each-other",
-        says="The worker of one GPU counts what it cannot have counted: that format is open, and what is of all formats.",
+        says="The worker of one GPU counts what it cannot have: that format is open, and what is of all formats.",
         change=liar,
         reddens={},
         opens=here(
