@@ -234,7 +234,7 @@ def test_not_covered_says_what_is_missing() -> None:
     text = _text(_page(samples.accepted()).find_class("not")[0])
     for said in (
         "Levels 3 and 4 were not asked for.",
-        "Excluded by the site fileEXCLUDED 1 clause. All of them stand under the verdict.",
+        "Excluded by the site fileEXCLUDED 1 clause (1 of 42 of level 1). All of them stand under the verdict.",
         "Observed without a limit",
         "GPU-15 Page retirement ended with Volta",
         "Inlet air as found.",
@@ -298,11 +298,11 @@ def test_a_waiver_is_explained_where_there_is_one() -> None:
 
 @pytest.mark.parametrize("sample", [samples.excluded, samples.excluded_rejected])
 def test_every_exclusion_stands_under_the_verdict(sample: Callable[[], Certificate]) -> None:
-    """Page one counts the excluded clauses and names all of them by reason, spelled as given, before the findings."""
+    """Page one counts the excluded clauses, of how many of each level, and names all by reason, before the findings."""
     html = drawn(sample())
     note = _text(lxml.html.document_fromstring(html).find_class("excluded")[0])
     assert note == (
-        "EXCLUDED 10 clauses taken out by the site file, not looked at: "
+        "EXCLUDED 10 clauses (9 of 42 of level 1, 1 of 36 of level 2) taken out by the site file, not looked at: "
         "GPU-2 to GPU-9 (agreed); NVL-1 (Demo/ of the provider); PCIE-8 (no reason given)."
     )
     assert html.index('class="sm excluded"') < html.index('class="page1')

@@ -48,9 +48,9 @@ def test_no_direction_beats_its_link(doc):
 
 @pytest.mark.parametrize("kind", ["h2d", "d2h", "bidirectional"])
 def test_every_phase_holds_enough_samples(doc, kind):
-    """At least 16 samples of power and link lie inside each phase."""
+    """At least 7 samples of power and link lie inside each phase: the shortest lasts about a second."""
     for column in ("power_w", "generation", "width"):
-        assert len(under_load(doc.watch, column, [kind])) >= 16
+        assert len(under_load(doc.watch, column, [kind])) >= 7
 
 
 def test_counters_stand_on_both_sides(doc):

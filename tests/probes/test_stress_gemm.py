@@ -107,6 +107,7 @@ def test_a_digest_that_stands_alone_is_named() -> None:
     differ = answers("gemm", other)
     for gpu in (0, 1):
         assert "found tf32 (1:1): nobody knows which is wrong" in says(differ["stress.gemm.digests", gpu])
+        assert differ["stress.gemm.digests", gpu].proven, "one of them is wrong"  # type: ignore[union-attr]
     assert says(answers("gemm", none)["stress.gemm.digests", 1]).endswith("expected a digest of tf32, found none")
     assert "expected a peer with the same library" in says(answers("gemm", library)["stress.gemm.digests", 0])
 
@@ -123,8 +124,30 @@ def test_a_format_that_failed_costs_itself() -> None:
     for metric in ("wrong", "sustained", "per_clock", "per_watt"):
         assert "OUT_OF_MEMORY" in says(found[f"stress.bf16.{metric}", 0])
         assert value(found[f"stress.fp16.{metric}", 0]) >= 0
-    assert "OUT_OF_MEMORY" in says(found["stress.gemm.ended", 0])
-    assert "OUT_OF_MEMORY" in says(found["stress.gemm.digests", 0])
+    for metric in ("ended", "digests", "reasons", "power"):
+        assert "OUT_OF_MEMORY" in says(found[f"stress.gemm.{metric}", 0]), "the clauses over all formats are open"
+
+
+def test_the_power_is_that_of_all_formats() -> None:
+    """A load that was stopped midway says nothing about the format that draws most, whatever the others drew."""
+
+    def stop(data: dict[str, Any]) -> None:
+        gpu = data["gpus"][0]
+        gpu["stopped"] = {"t": 30.0, "phase": 4, "why": "nobody watched any more", "gpu": False}
+        for phase in gpu["phases"][4:]:
+            del phase["gemm"]
+            phase["problem"] = "stopped at 30.0 s: nobody watched any more"
+
+    found = answers("gemm", stop)
+    for name in ("fp8_e4m3", "fp8_e5m2", "int8"):
+        assert "stopped at 30.0 s" in says(found[f"stress.{name}.wrong", 0])
+    assert "stopped at 30.0 s" in says(found["stress.gemm.power", 0])
+    assert value(found["stress.gemm.power", 1]) > 600
+
+    def unread(data: dict[str, Any]) -> None:
+        del data["gpus"][0]["phases"][6]["seen"]["samples"]["power_w"]
+
+    assert "samples of power_w under load, found 0" in says(answers("gemm", unread)["stress.gemm.power", 0])
 
 
 def test_the_recorded_run_lasted_as_long_as_it_had_to() -> None:

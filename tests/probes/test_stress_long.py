@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_gpuready.model import Measurement
-from tests.probes.stress_docs import BDFS, answers, says, value
+from tests.probes.stress_docs import answers, says, value
 
 WORD = {"address": 0x40, "expected": "0xffffffff", "found": "0xfffffdff", "bit": 9}
 
@@ -176,21 +176,3 @@ def test_a_gpu_that_was_not_found_was_not_loaded() -> None:
     assert "it was not found" in says(found["stress.burn.ended", 2])
     assert "it was not found" in says(found["stress.burn.margin", 2])
     assert value(found["stress.burn.ended", 1]) == "as planned"
-
-
-def test_an_xid_meanwhile_spoils_all() -> None:
-    """An Xid of one GPU, seen live or in the kernel log, is an alarm beside every measurement of every GPU."""
-
-    def live(data: dict[str, Any]) -> None:
-        data["xids"] = [{"t": 60.0, "bdf": BDFS[1], "xid": 95}]
-
-    def logged(data: dict[str, Any]) -> None:
-        data["log"] = [{"t": 1.0, "text": f"NVRM: Xid (PCI:{BDFS[1][:-2]}): 95, Uncontained ECC error"}]
-
-    for change in (live, logged):
-        for gpu in (0, 1):
-            found = answers("burn", change)["stress.burn.power", gpu]
-            assert isinstance(found, Measurement)
-            assert found.watch
-            assert "Xid 95" in found.watch.alarm, change
-            assert ("another GPU" in found.watch.alarm) == (gpu == 0)

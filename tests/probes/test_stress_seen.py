@@ -219,26 +219,6 @@ def test_an_end_out_of_order_is_no_end_as_planned(change: Any, fails: bool | Non
     assert value(found["stress.burn.ended", 1]) == "as planned"
 
 
-@pytest.mark.parametrize("field", ["watch_problem", "log_problem"])
-def test_where_nobody_listened_nobody_knows_of_xids(field: str) -> None:
-    """A watch that died, or a kernel log that was not read: how the load ended is open on every GPU."""
-    found = answers("burn", lambda data: data.update({field: "expected the end of the watch, found none"}))
-    for gpu in (0, 1):
-        assert "expected to hear of Xids until the end" in says(found["stress.burn.ended", gpu])
-        assert value(found["stress.burn.wrong", gpu]) == 0
-
-
-def test_an_xid_of_a_gpu_that_was_not_named_is_an_alarm_everywhere() -> None:
-    """The driver did not say which GPU it was: nothing measured meanwhile counts on any."""
-    found = answers("burn", lambda data: data.update(xids=[{"t": 3.0, "bdf": "", "xid": 79}]))
-    for gpu in (0, 1):
-        power = found["stress.burn.power", gpu]
-        assert isinstance(power, Measurement)
-        assert power.watch
-        assert "Xid 79 of a GPU that the driver did not name" in power.watch.alarm
-        assert "another GPU" not in power.watch.alarm
-
-
 def test_a_short_burn_in_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Less than the default is not asked for, and where a plan has it, its results are those of no burn-in."""
     for text in ("60s", "239s"):

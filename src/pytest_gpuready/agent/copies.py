@@ -1,6 +1,6 @@
 """Probes "copies" and "copies-together": host copies of GPUs, with what was seen on them meanwhile.
 
-Three phases of about two seconds each: host to device, device to host, both at once. In between the bytes are compared:
+Three phases of one to two seconds: host to device, device to host, both at once. In between the bytes are compared:
 what was written on the host has gone down and up again, buffers were wiped before. Comparing covers the last copy of
 each buffer. Nothing here raises for broken hardware: whatever goes wrong is the document's `problem`, one line.
 """
@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_gpuready.agent import aer, host_memory
-from pytest_gpuready.agent.copy_flow import Flow, Plan, median, rates, run, shared_rates, times_s
+from pytest_gpuready.agent.copy_flow import SHARED_PARTS, Flow, Plan, median, rates, run, shared_rates, times_s
 from pytest_gpuready.agent.cuda_driver import Cuda, CudaError, CudaGpu, load
 from pytest_gpuready.agent.kernel_log import kernel_log
 from pytest_gpuready.agent.pci import BDF, upward
 from pytest_gpuready.agent.watch import Watch
 from pytest_gpuready.model.agent_doc import CopiesDoc, CopyDoc, KernelLog, PciBridge, TogetherDoc
 
-SHARED_PARTS = 8
 PACKAGES = ("cuda-bindings", "nvidia-ml-py")
 START_S = 60.0
 """How long GPUs that copy together wait for the last of them to be ready."""

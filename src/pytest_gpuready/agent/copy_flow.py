@@ -3,6 +3,8 @@
 Same sizes as there: 512 MiB a copy, four copies to warm up, then batches of 16 between two events. A spinning kernel
 that holds the stream until everything is queued is not needed: at least two batches are always queued ahead, so the
 copy engine never waits for the host. Every wait has a deadline.
+
+A phase ends when its rate is known well enough: most of the time that it could take would say the same once more.
 """
 
 from __future__ import annotations
@@ -15,19 +17,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_gpuready.agent.cuda_driver import CudaError, CudaGpu
+from pytest_gpuready.agent.stress import figures
 
 POLL_S = 0.002
 AHEAD = 2
 LEAST_BATCHES = 3
 LONGEST_BATCH_S = 1.0
+FEWEST = 6
+"""Rates from which a phase may be known; those `AHEAD` of them are measured as well."""
+SHARED_PARTS = 8
+"""Of the time that two directions share, each with a rate of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How much is copied.
 
-    `seconds` is the least time under load of one phase, `patience_s` the longest wait for it. `loop` copies make a
-    batch; on links so slow that a batch would take over a second, fewer do.
+    A phase is `seconds` under load, or at least `least_s` if then the mean rate is known to `within` of itself (95 %,
+    neighbours' likeness counted); `patience_s` is the longest wait for it. `loop` copies make a batch; on links so slow
+    that a batch would take over a second, fewer do.
     """
 
     size_bytes: int = 512 * 2**20
@@ -35,6 +43,8 @@ class Plan:
     loop_both: int = 4
     warm_up: int = 4
     seconds: float = 1.8
+    least_s: float = 0.9
+    within: float = 0.005
     patience_s: float = 30.0
 
 
@@ -98,7 +108,8 @@ def run(
     under_load: Callable[[], None] = lambda: None,
     until: float | None = None,
 ) -> None:
-    """Run flows at the same time for `plan.seconds`, or until that monotonic time; `under_load` is called once halfway.
+    """Run flows at the same time as long as the plan says, or until that monotonic time; `under_load` is called once,
+    early enough for the shortest run.
 
     Raises: CudaError on any CUDA error and where the copies do not end in time.
     """
@@ -116,17 +127,28 @@ def run(
         for flow in flows:
             flow.fill()
             flow.look()
-        if not told and all(flow.elapsed_s() > plan.seconds / 2 for flow in flows):
+        if not told and all(flow.elapsed_s() > min(plan.least_s, plan.seconds) / 2 for flow in flows):
             under_load()
             told = True
         enough = all(len(flow.passed_at) > LEAST_BATCHES for flow in flows)
-        if enough and (time.monotonic() > until if until else all(f.elapsed_s() >= plan.seconds for f in flows)):
+        if enough and (time.monotonic() > until if until else _may_end(gpu, flows, plan)):
             break
         _nap(give_up, plan)
     for flow in flows:
         while not flow.done:
             flow.look()
             _nap(give_up, plan)
+
+
+def _may_end(gpu: CudaGpu, flows: Sequence[Flow], plan: Plan) -> bool:
+    """True where the time is over, or the rate is known: that of one flow, or what several move together."""
+    lasted = min(flow.elapsed_s() for flow in flows)
+    if lasted >= plan.seconds or lasted < plan.least_s:
+        return lasted >= plan.seconds
+    zero = flows[0].marks[0]
+    tracks = [(times_s(gpu, flow, zero), flow.batch_bytes) for flow in flows]
+    each = rates(*tracks[0]) if len(tracks) == 1 else [sum(part) for part in shared_rates(tracks, SHARED_PARTS)]
+    return figures.enough(each, within=plan.within, fewest=FEWEST)
 
 
 def _settle_loop(gpu: CudaGpu, flows: Sequence[Flow], plan: Plan, loop: int, give_up: float) -> None:
@@ -152,8 +174,8 @@ def _nap(give_up: float, plan: Plan) -> None:
 
 
 def times_s(gpu: CudaGpu, flow: Flow, zero: Any) -> list[float]:
-    """Ends of batches in seconds since the mark `zero` of the same GPU."""
-    return [gpu.seconds_between(zero, mark) for mark in flow.marks]
+    """Ends of batches that were passed, in seconds since the mark `zero` of the same GPU."""
+    return [gpu.seconds_between(zero, mark) for mark in flow.marks[: len(flow.passed_at)]]
 
 
 def rates(times: Sequence[float], batch_bytes: int) -> list[float]:

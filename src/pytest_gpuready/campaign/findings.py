@@ -18,10 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_gpuready.campaign.among_peers import AmongPeers
+from pytest_gpuready.campaign.answerer import another
 from pytest_gpuready.campaign.store import NOT_AGAIN, Store, Taken, key_of
-from pytest_gpuready.errors import ParseError, ToolError
 from pytest_gpuready.inventory import applies
-from pytest_gpuready.inventory.identity import same_host
 from pytest_gpuready.judge import Found, judge
 from pytest_gpuready.model import (
     Clause,
@@ -38,7 +37,6 @@ from pytest_gpuready.model import (
     Verdict,
 )
 from pytest_gpuready.model.clause import LEVELS
-from pytest_gpuready.parse.agent import envelope
 from pytest_gpuready.probes import Probe, follows_level
 
 RETEST_RUNS = 2
@@ -227,17 +225,31 @@ class Findings:
 
     def failed(self, probe: Probe, scope: Part) -> bool:
         """True where the results of this scope FAIL a clause, together or any of them, an earlier attempt's too, when
-        judged alone, or a part is far from its peers."""
+        judged alone, or a part is far from its peers. So it is where one of several parts is known to be wrong, and
+        nobody knows which."""
         taken = self._store.read(key_of(probe.name, scope.name))
         if taken is None:
             return False
         if Outcome.FAIL in self.outcomes_of(probe, scope) or self._was_far(probe, scope):
             return True
+        if any(self._proven(found) for found in self._applying(probe, scope)):
+            return True
         if len(taken.results) == 1 and not taken.earlier and not taken.problem:
             return False  # alone it is what all are together
         node = self.inventory.node(scope.node)
         alone = self._each_alone(probe, node, scope, [*taken.earlier, *taken.results])
-        return any(self._fails(clause, node, found) for answers in alone for clause, found in answers)
+        told = (one for answers in alone for one in answers)
+        return any(self._fails(clause, node, found) or self._proven(found) for clause, found in told)
+
+    def _applying(self, probe: Probe, scope: Part) -> list[Found]:
+        """What this scope says to clauses that apply to its node."""
+        read, node = self._stored(probe, scope), self.inventory.node(scope.node)
+        metrics = {clause.metric for clause in self.profile.clauses if not self.not_applicable(clause, node)}
+        return [found for found in read.answers.values() if found.metric in metrics] if read else []
+
+    @staticmethod
+    def _proven(found: Found) -> bool:
+        return isinstance(found, Problem) and found.proven
 
     def _was_far(self, probe: Probe, scope: Part) -> bool:
         """True where a part of this scope was far from its peers in any run."""
@@ -348,7 +360,7 @@ class Findings:
         # Where the node itself could not be read, nothing says who is the right one, and the run is INCOMPLETE.
         if node.boot_id or node.name not in self.inventory.problems:
             for result in taken.results:
-                if other := _another(node, result, document):
+                if other := another(node, result, document):
                     return {}, other
         try:
             return {(f.metric, f.part): f for f in probe.read(self.inventory, node, scope, taken.results)}, ""
@@ -369,25 +381,6 @@ class Findings:
             if any(verdict.outcome is Outcome.FAIL for verdict in judged):
                 return True
         return False
-
-
-def _another(node: Node, result: CommandResult, probe: str) -> str:
-    """Why a result is not one of this node as it was at the start, "" where it is; no document names nobody."""
-    try:
-        said = envelope(result, probe)
-    except (ParseError, ToolError):
-        return ""
-    if said.boot_id != node.boot_id:
-        return (
-            f"{node.name}: expected answers of boot {node.boot_id or 'unknown'}, found one of boot "
-            f"{said.boot_id or 'nobody knows which'}; the node rebooted or another one answered: start again"
-        )
-    if node.host and not same_host(said.host, node.host):
-        return (
-            f"{node.name}: expected answers of the host {node.host}, found one of {said.host}; "
-            "see where its name leads, and start again"
-        )
-    return ""
 
 
 def _problem(metric: str, part: Part, says: str) -> Problem:

@@ -156,8 +156,9 @@ def _says(whole: Ruling, facts: Facts, cells: Sequence[Cell], excluded: set[str]
     level = f"Level {whole.level_reached} of {facts.level_asked}"
     if whole.judged == "ACCEPTED":
         taken_out = len({clause.id for clause, _ in cells if clause.id in excluded})
+        total = len({clause.id for clause, _ in cells})
         unseen = len({clause.id for clause, part in cells if clause.required and hidden(part)})
-        but = [f"{taken_out} that the site file excludes"] if taken_out else []
+        but = [f"{taken_out} of {total} that the site file excludes"] if taken_out else []
         but += [f"{unseen} that the virtual machine hides"] if unseen else []
         every = (
             f"Every required clause of the profile, but for {' and '.join(but)}," if but else "Every required clause"

@@ -95,6 +95,7 @@ def _context(
         "has_bullets": any(isinstance(row, tables.Row) and row.figure == "bullet" for row in rows_of_page_one),
         "not_covered": uncovered.not_covered(certificate, many),
         "exclusions": uncovered.exclusions(certificate),
+        "taken_out": uncovered.taken_out(certificate),
         "failing": failing,
         "told_apart": _told_apart(certificate) if many else frozenset(),
         "silent": frozenset(node.name for node in certificate.nodes if many and not node.answered),

@@ -122,10 +122,13 @@ def _nothing_to_accept(cells: Sequence[Cell], asked: Asked) -> list[str]:
 
 
 def _level_reached(cells: Sequence[Cell], asked: int) -> int:
+    """A level of which all that could be measured is excluded or hidden is none that was reached."""
     reached = 0
     for level in range(1, asked + 1):
-        here = [part.outcome for clause, part in cells if clause.level == level and clause.required]
-        if not here or not OPEN.isdisjoint(here):
+        there = [(clause, part) for clause, part in cells if clause.level == level and clause.required]
+        measured = [part.outcome for clause, part in there if clause.metric not in AFTER_LOAD]
+        open_ = any(part.outcome in OPEN for _, part in there)
+        if open_ or all(outcome in _EMPTY for outcome in measured):
             break
         reached = level
     return reached

@@ -24,7 +24,7 @@ from pytest_gpuready.certificate.findings import (
 )
 from pytest_gpuready.certificate.spent_lines import found_text, time_lines
 from pytest_gpuready.certificate.tables import ids_text
-from pytest_gpuready.certificate.uncovered import exclusions
+from pytest_gpuready.certificate.uncovered import exclusions, taken_out
 from pytest_gpuready.model.units import show
 
 LABEL = 12
@@ -190,7 +190,7 @@ def _excluded(certificate: Certificate) -> list[tuple[str, str]]:
     groups = exclusions(certificate)
     if not groups:
         return []
-    count = words.count_text(sum(len(ids) for ids, _ in groups), "clause")
+    count = taken_out(certificate).replace(words.NBSP, " ").replace(words.NNBSP, "")
     if len(groups) > RUNS_AT_MOST:
         ids = [one for group, _ in groups for one in group]
         return [(_WHOLE, f"{count}: {ids_text(ids)} ({len(groups)} reasons, on the page)")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from pytest_gpuready.certificate import words
@@ -38,6 +39,15 @@ def exclusions(certificate: Certificate) -> list[tuple[tuple[str, ...], str]]:
             if clause_id not in known:
                 groups.setdefault(finding.reason.partition(": ")[2], {})[clause_id] = None
     return [(tuple(ids), reason or "no reason given") for reason, ids in groups.items()]
+
+
+def taken_out(certificate: Certificate) -> str:
+    """How many clauses the site file took out, of how many of each level: "3 clauses (2 of 40 of level 1, ...)"."""
+    ids = {one for group, _ in exclusions(certificate) for one in group}
+    levels = {words.clean(clause.id, 60): clause.level for suite in certificate.suites for clause in suite.clauses}
+    out, of = Counter(levels[one] for one in ids if one in levels), Counter(levels.values())
+    told = ", ".join(f"{out[level]} of {of[level]} of level {level}" for level in sorted(out))
+    return words.count_text(len(ids), "clause") + (f" ({told})" if told else "")
 
 
 def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
@@ -79,9 +89,8 @@ def not_covered(certificate: Certificate, many: bool) -> list[Uncovered]:
             certificate.level_asked, "Levels 1 to 4 were"
         )
         add("Not asked for", [("", f"{above} not asked for.", "This page says nothing about them.")])
-    taken_out = sum(len(ids) for ids, _ in exclusions(certificate))
-    if taken_out:
-        count = words.count_text(taken_out, "clause")
+    if exclusions(certificate):
+        count = taken_out(certificate)
         add("Excluded by the site file", [("EXCLUDED", f"{count}.", "All of them stand under the verdict.")])
     add("Waived", folded("WAIVED", required=None))
     marginal = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_gpuready.faults import ABOVE_2, ABOVE_3, BAD, Fault, here
+from pytest_gpuready.faults import ABOVE_2, ABOVE_3, Fault, here
 from pytest_gpuready.faults.stress_changes import (
     always_wrong,
     blind,
@@ -37,7 +37,6 @@ _GEMM = (
     *(f"STRESS-{first + n}" for first in _FORMATS.values() for n in range(4)),
 )
 
-_EIGHT = tuple(range(8))
 _SUSTAINED = tuple(f"STRESS-{first + 1}" for first in _FORMATS.values())
 
 STRESS: tuple[Fault, ...] = (
@@ -156,7 +155,7 @@ STRESS: tuple[Fault, ...] = (
         says="One GPU had to be stopped for heat; the others finish.",
         change=ended("gemm", 2, stopped="86 °C, 3 below slowdown"),
         reddens=here("STRESS-10"),
-        opens=here("STRESS-11", "STRESS-13", *_GEMM[12:]),
+        opens=here("STRESS-11", "STRESS-12", "STRESS-13", *_GEMM[12:]),
         blocks=ABOVE_3,
         suspect="86 °C",
     ),
@@ -232,16 +231,18 @@ STRESS: tuple[Fault, ...] = (
     ),
     Fault(
         name="counts-that-deny-each-other",
-        says="The worker of one GPU counts what it cannot have counted: that format of that GPU is open, nothing else.",
+        says="The worker of one GPU counts what it cannot have: that format is open, and what is of all formats.",
         change=liar,
         reddens={},
-        opens=here("STRESS-10", "STRESS-11", "STRESS-13", "STRESS-22", "STRESS-23", "STRESS-24", "STRESS-25"),
+        opens=here(
+            "STRESS-10", "STRESS-11", "STRESS-12", "STRESS-13", "STRESS-22", "STRESS-23", "STRESS-24", "STRESS-25"
+        ),
     ),
     Fault(
         name="xid-under-products",
-        says="One GPU reports a contained ECC error while all multiply: nothing measured meanwhile counts.",
+        says="One GPU reports a contained ECC error while all multiply: nothing measured on it meanwhile counts.",
         change=xid,
-        reddens=dict.fromkeys(_GEMM, _EIGHT) | {"AFTER-3": (BAD,)},
+        reddens=here(*_GEMM, "AFTER-3"),
         blocks=ABOVE_3,
         suspect="Xid 94",
     ),

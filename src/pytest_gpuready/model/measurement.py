@@ -93,6 +93,8 @@ class Problem:
     kind: ProblemKind
     says: str
     evidence: tuple[str, ...] = ()
+    proven: bool = False
+    """True where something was seen to be wrong and nobody knows on which part: no later run takes that back."""
 
     @property
     def advice(self) -> str:

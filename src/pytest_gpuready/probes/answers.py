@@ -29,10 +29,17 @@ def evidence(result: CommandResult) -> tuple[str, ...]:
 
 
 def not_measured(
-    metric: str, part: Part, says: str, seen: tuple[str, ...] = (), kind: ProblemKind = ProblemKind.NOT_MEASURED
+    metric: str,
+    part: Part,
+    says: str,
+    seen: tuple[str, ...] = (),
+    kind: ProblemKind = ProblemKind.NOT_MEASURED,
+    *,
+    proven: bool = False,
 ) -> Problem:
     """A problem of this metric on this part, in one line."""
-    return Problem(metric=metric, part=part.name, kind=kind, says=" ".join(says.split()), evidence=seen)
+    says = " ".join(says.split())
+    return Problem(metric=metric, part=part.name, kind=kind, says=says, evidence=seen, proven=proven)
 
 
 def complete(wanted: Iterable[tuple[str, Part]], runs: Sequence[Sequence[Answer]]) -> tuple[Answer, ...]:

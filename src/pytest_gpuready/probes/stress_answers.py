@@ -12,7 +12,10 @@ from pytest_gpuready.probes.stress_run import Run
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A value where `problem` is ""; `of` are the phases that the watch beside it shows."""
+    """A value where `problem` is ""; `of` are the phases that the watch beside it shows.
+
+    `proven` as in `Problem`, `stands` as in `Measurement`.
+    """
 
     metric: str
     value: Value = 0
@@ -20,13 +23,14 @@ class Said:
     detail: str = ""
     conditions: str = ""
     problem: str = ""
+    proven: bool = False
     stands: bool = False
     of: tuple[int, ...] = ()
 
     def answer(self, part: Part, seen: tuple[str, ...], watch: Watch | None) -> Answer:
         """The same as the house says it."""
         if self.problem:
-            return not_measured(self.metric, part, f"{part.label}: {self.problem}", seen)
+            return not_measured(self.metric, part, f"{part.label}: {self.problem}", seen, proven=self.proven)
         return Measurement(
             metric=self.metric,
             part=part.name,
@@ -44,9 +48,10 @@ def ended(metric: str, run: Run) -> Said:
     """How the load ended; what a GPU is to blame for stands, whatever a second run does."""
     how, why = run.ended()
     if why:
-        return Said(metric, problem=why)
+        return Said(metric, problem=why, proven=run.corrupted)
     took = f"{run.doc.seconds:.1f} s"
-    conditions = f"first load after {run.doc.first_load_s:.1f} s, {took} in all" if run.doc.first_load_s else took
+    lasted = f"first load after {run.doc.first_load_s:.1f} s, {took} in all" if run.doc.first_load_s else took
+    conditions = "; ".join(filter(None, (lasted, run.one_source)))
     return Said(metric, value=how, conditions=conditions, stands=True)
 
 

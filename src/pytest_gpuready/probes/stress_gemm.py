@@ -49,21 +49,22 @@ def gemm(run: Run, digests: Mapping[str, str]) -> Iterator[Said]:
     yield ended(ENDED, run)
     yield reasons(REASONS, run)
     reached: list[tuple[float, str]] = []
+    open_ = ""
     for number, phase in enumerate(run.phases):
         yield from _format(run, number)
-        power = second_half(run, number, "power_w")
-        if isinstance(power, float | int) and not isinstance(run.result(number), str):
+        found, power = run.result(number), second_half(run, number, "power_w")
+        # The format that draws most may be the very one that did not run.
+        open_ = open_ or next((one for one in (found, power) if isinstance(one, str)), "")
+        if not isinstance(power, str):
             reached.append((float(power), phase.format))
-    if reached:
+    if open_ or not reached:
+        yield Said(POWER, problem=open_ or "expected the power under load, found none")
+    else:
         most, name = max(reached)
         told = ", ".join(f"{form} {watt:.0f}" for watt, form in reached)
         yield Said(POWER, value=most, unit="W", detail=f"under {name}", conditions=f"medians under load: {told}")
-    else:
-        first, power = run.result(0), second_half(run, 0, "power_w")
-        why = next((one for one in (first, power) if isinstance(one, str)), "expected the power under load, found none")
-        yield Said(POWER, problem=why)
     yield (
-        Said(ALIKE, problem=digests["problem"])
+        Said(ALIKE, problem=digests["problem"], proven="proven" in digests)
         if "problem" in digests
         else Said(ALIKE, value=digests.get("value", ""), conditions=digests.get("conditions", ""), stands=True)
     )
@@ -119,7 +120,7 @@ def _stalls(found: GemmResult, unit: str) -> str:
 
 def checked(run: Run, metric: str, name: str, found: GemmResult, at: str = "") -> Said:
     """Wrong elements of all products of a format. What nobody compared, or nobody knows the truth of, is not right."""
-    if found.passes <= 0 or found.checked <= 0:
+    if not found.error_count and (found.passes <= 0 or found.checked <= 0):
         return Said(metric, problem=f"expected products of {name} that were compared, found {found.passes}")
     if found.reference is None and not found.error_count:
         return Said(metric, problem=f"expected the first product of {name} checked by a reference, found none")
@@ -161,7 +162,8 @@ Group = tuple[str, ...]
 
 
 def compared(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
-    """GPU address -> "value" and "conditions", or "problem": whether its digests are those of its peers.
+    """GPU address -> "value" and "conditions", or "problem": whether its digests are those of its peers; with "proven"
+    where one of them must be wrong.
 
     Peers are GPUs of one name with one library, shape and algorithm. Golden products have the same algorithm on all;
     those under load are compared where theirs is the same too. A few against most are wrong; of camps that are as large
@@ -244,7 +246,7 @@ def _told(
         return {"value": f"differs: {', '.join(odd)}"}
     if split:
         found = f"found {', '.join(split)}: nobody knows which is wrong"
-        return {"problem": f"expected a digest that most GPUs agree on, {found}"}
+        return {"problem": f"expected a digest that most GPUs agree on, {found}", "proven": "one of them"}
     if why:
         return {"problem": why}
     if alone:

@@ -141,7 +141,7 @@ def _wrong(run: Run, found: BurnResult, apart: Burnt) -> Said:
         known = f"found {', '.join(split)}: nobody knows which is wrong"
         open_ = open_ or f"expected digests that most GPUs agree on, {known}"
     if open_ and not found.error_count and not odd:
-        return Said(BURN_WRONG, problem=open_)
+        return Said(BURN_WRONG, problem=open_, proven=bool(split))
     told = [fault(found.errors[0], run.at(0, found.errors))] if found.errors else []
     told += [f"first product differs: {one}" for one in odd]
     return Said(

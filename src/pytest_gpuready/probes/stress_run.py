@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_gpuready.model import Slot, Watch
-from pytest_gpuready.model.agent_doc import LogLine
 from pytest_gpuready.model.stress_checks import doubts, impossible, unfit
 from pytest_gpuready.model.stress_doc import (
     COOL,
@@ -25,14 +24,14 @@ from pytest_gpuready.model.stress_doc import (
     StressGpu,
     StressPhase,
 )
-from pytest_gpuready.parse.kernel_log import XIDS, xids
 from pytest_gpuready.probes.stress_amounts import smaller
-from pytest_gpuready.probes.watched import gapless, log_alarms, same_function
+from pytest_gpuready.probes.stress_xids import heard, sources
+from pytest_gpuready.probes.watched import gapless
 
 PLANNED = "as planned"
 ECC = "ecc_uncorrected_volatile"
-HARDWARE = "hardware"
 SERIES = ("power_w", "sm_mhz", "temperature_c", "memory_temperature_c")
+MOST_BESIDE = 8
 
 BROKEN = re.compile(
     "CUDA_ERROR_(?:ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|LAUNCH_FAILED|"
@@ -125,17 +124,19 @@ class Run:
     def ended(self) -> tuple[str, str]:
         """How the load ended on this GPU, and why that is not known: one of both is "".
 
-        The first is `PLANNED`, or what the GPU is to blame for.
+        The first is `PLANNED`, or what the GPU is to blame for. An Xid and an uncorrected ECC error count also where
+        nothing could be measured beside them: nothing else on this GPU would tell of them.
         """
+        alarm = self.alarm
         if self.gpu is None:
-            return "", self.why
+            return alarm, "" if alarm else self.why
         stopped = self.gpu.stopped
         if stopped and stopped.gpu:
             return f"stopped at {stopped.t:.1f} s: {stopped.why}", ""
         told = [self.gpu.refused, self.gpu.problem, *(phase.problem for phase in self.gpu.phases)]
         broken = next((text for text in told if BROKEN.search(text)), "")
-        if broken:
-            return broken, ""
+        if broken or alarm:
+            return broken or alarm, ""
         return next((("", why) for why in self._open() if why), (PLANNED, ""))
 
     def _open(self) -> Iterator[str]:
@@ -147,13 +148,25 @@ class Run:
             yield self.gpu.problem or (f"stopped at {stopped.t:.1f} s: {stopped.why}" if stopped else open_[0])
         if self.gpu.problem:
             yield f"after its last result: {self.gpu.problem}"
-        for what, why in (
-            ("nobody watched to the end", self.doc.watch_problem),
-            ("no kernel log", self.doc.log_problem),
-        ):
-            if why:
-                yield f"expected to hear of Xids until the end, found that {what}: {why}"
+        if deaf := sources(self.doc, self.slot.bdf)[1]:
+            yield f"expected to hear of Xids until the end, found that {deaf}"
         yield self._counters()
+
+    @property
+    def alarm(self) -> str:
+        """Xids and uncorrected ECC errors of this load that concern the GPU; "" where it has none."""
+        return self.watch().alarm if self.slot.bdf else ""
+
+    @property
+    def one_source(self) -> str:
+        """Which of both sources alone told of Xids; "" where both did, or none."""
+        return sources(self.doc, self.slot.bdf)[0]
+
+    @property
+    def corrupted(self) -> bool:
+        """True where a result tells of wrong words or elements, whoever it is of: that is not measured away."""
+        found = [phase.result for phase in self.gpu.phases] if self.gpu else []
+        return any(getattr(one, "error_count", 0) and not next(impossible(one), "") for one in found if one)
 
     def _counters(self) -> str:
         """Why the counters of ECC errors say nothing over this load; "" where they do, or where no GPU has them."""
@@ -194,24 +207,14 @@ class Run:
 
     def watch(self, numbers: Sequence[int] = (), facts: dict[str, str] | None = None) -> Watch:
         """What counts against all that was measured meanwhile; series of the first of these phases."""
-        bdf = self.slot.bdf
-        own = [xid for xid in self.doc.xids if XIDS.get(xid.xid, (HARDWARE,))[0] == HARDWARE]
-        log: list[LogLine] = self.doc.log
-        alarms = log_alarms(log, bdf)
-        alarms += [
-            f"Xid {xid.xid} of {xid.bdf or 'a GPU that the driver did not name'}"
-            + (" (another GPU)" if xid.bdf and same_function(xid.bdf) != same_function(bdf) else "")
-            for xid in own
-            if not any(str(xid.xid) in alarm for alarm in alarms)
-        ]
-        numbers_of_log = [xid.number for xid in xids(log) if xid.hardware]
+        told = heard(self.doc, self.slot.bdf)
         times, series = self._series(numbers[0]) if numbers else ((), {})
         slowdown = self.gpu.slowdown_c if self.gpu else None
         return Watch(
-            hardware_xids=tuple(numbers_of_log) or tuple(xid.xid for xid in own),
-            log_alarms=tuple(alarms),
+            hardware_xids=told.numbers,
+            log_alarms=told.alarms,
             uncorrected_ecc=self._grown(ECC),
-            facts={**self._facts(numbers), **(facts or {})},
+            facts={**self._facts(numbers), **_beside(told.others), **(facts or {})},
             times_s=times,
             series=series,
             limits={"temperature_c": slowdown} if slowdown is not None and "temperature_c" in series else {},
@@ -246,6 +249,12 @@ class Run:
         phase = self.phase(number)
         times, series = gapless(phase.seen.samples if phase and phase.seen else {}, SERIES)
         return tuple(round(t - times[0], 3) for t in times), series
+
+
+def _beside(others: Sequence[str]) -> dict[str, str]:
+    """What broke on other GPUs meanwhile, for whoever doubts a number for it."""
+    more = f", and {len(others) - MOST_BESIDE} more" if len(others) > MOST_BESIDE else ""
+    return {"meanwhile": ", ".join(others[:MOST_BESIDE]) + more} if others else {}
 
 
 def run_of(doc: StressDoc, slot: Slot) -> Run:
