@@ -87,6 +87,13 @@ def test_sendrecv_goes_over_one_rail() -> None:
     assert maximum.gb_per_s == 50
 
 
+def test_the_one_gpu_of_sendrecv_has_one_pcie_link() -> None:
+    """What one GPU sends over one rail is held by its own PCIe link, not by those of all eight."""
+    maximum = of_node(shape(collective="sendrecv"), Hardware(rails=(400.0,) * 8, pcie_generation=5, pcie_width=8))
+    assert maximum
+    assert (maximum.narrow, round(maximum.gb_per_s, 1)) == ("PCIe", 28.8)
+
+
 def test_one_gpu_with_four_ports_may_use_one() -> None:
     """How many of its ports a GPU uses is not known: one at least."""
     assert rails_used(shape(gpus=1), 4) == (1, 4)
