@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pytest_gpuready.model.measurement import Value
 from pytest_gpuready.model.peer_limit import PeerLimit
 from pytest_gpuready.model.source import Source
+
+if TYPE_CHECKING:
+    from pytest_gpuready.model.baseline import Baseline
 
 LEVELS = (1, 2, 3, 4)
 NEEDS = ("nvlink", "nvswitch", "fp8", "fp4", "peers", "dcgm", "dcgm4", "nccl_tests", "rist", "nvidia_cpu")
@@ -152,7 +156,8 @@ class Parameter:
 class Profile:
     """A set of clauses for hardware known by its PCI ids ("10de:2335"). An empty one cannot exist.
 
-    `dcgm` are parameters given to `dcgmi diag` beyond those that follow from the limits of the clauses.
+    `dcgm` are parameters given to `dcgmi diag` beyond those that follow from the limits of the clauses. `collectives`
+    are what healthy hardware reaches in collectives, each under its own conditions.
     """
 
     name: str
@@ -168,6 +173,7 @@ class Profile:
     """Whether the model multiplies FP8, and FP4 and MXFP8, in its tensor cores."""
     notes: tuple[str, ...] = field(default=())
     dcgm: tuple[Parameter, ...] = ()
+    collectives: tuple[Baseline, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.clauses:

@@ -87,6 +87,23 @@ class ParameterEntry(Entry, frozen=True, kw_only=True):
     ceiling: float | UnsetType = UNSET
 
 
+class BaselineEntry(Entry, frozen=True, kw_only=True):
+    """What healthy hardware reaches in a collective, always whole; `at_least` and `marginal` are GB/s of busbw."""
+
+    collective: Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"]
+    ranks: Annotated[int, Meta(ge=2, le=1_000_000)]
+    size: Annotated[str, Meta(pattern="^[1-9][0-9]{0,5} ?(B|KiB|MiB|GiB)$")]
+    at_least: float
+    source: SourceEntry | UnsetType = UNSET
+    nodes: Annotated[int, Meta(ge=1, le=100_000)] = 1
+    algorithm: Literal["Ring", "Tree", "NVLS", "NVLSTree", "CollnetDirect", "CollnetChain", "PAT"] | UnsetType = UNSET
+    nvls: Literal["on", "off"] | UnsetType = UNSET
+    rails: Annotated[int, Meta(ge=1, le=1024)] | UnsetType = UNSET
+    rail_gbit_per_s: float | UnsetType = UNSET
+    marginal: float | UnsetType = UNSET
+    ceiling_reason: Text = ""
+
+
 class ProfileEntry(Entry, frozen=True, kw_only=True):
     """A profile file. `extends` names a shipped profile, or a file relative to this one."""
 
@@ -101,4 +118,5 @@ class ProfileEntry(Entry, frozen=True, kw_only=True):
     fp4: bool | UnsetType = UNSET
     notes: list[FilledText] = []
     dcgm: dict[Annotated[str, Meta(pattern="^[a-z0-9_]{1,40}([.][a-z0-9_]{1,40}){1,2}$")], ParameterEntry] = {}
+    collectives: dict[Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_.-]{0,63}$")], BaselineEntry] = {}
     clauses: dict[ClauseId, ClauseEntry] = {}

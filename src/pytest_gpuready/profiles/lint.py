@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_gpuready.parse.yaml_file import YamlFile, nearest, nearest_word, says_something, shown
 from pytest_gpuready.profiles.dcgm_parameters import parameter_rules
+from pytest_gpuready.profiles.lint_baselines import baseline_rules
 from pytest_gpuready.profiles.lint_limit import NEVER, limit_rules
 from pytest_gpuready.profiles.lint_peers import peer_rules
 from pytest_gpuready.profiles.merge import Merged
@@ -33,6 +34,7 @@ def lint(merged: Merged) -> None:
         _head(merged)
         for name, (entry, file) in merged.dcgm.items():
             _parameter(merged, file, name, entry)
+        baseline_rules(merged)
     for clause, entry in merged.clauses.items():
         if clause not in merged.broken:
             _clause(merged, clause, entry)

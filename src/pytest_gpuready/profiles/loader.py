@@ -15,10 +15,19 @@ import msgspec
 
 from pytest_gpuready.errors import ProfileError
 from pytest_gpuready.model import Clause, Limit, Parameter, PeerLimit, Profile, Source
+from pytest_gpuready.model.baseline import Baseline, size_of
 from pytest_gpuready.parse.yaml_file import Finding, YamlFile, nearest, one_line, read_yaml, shown
 from pytest_gpuready.parse.yaml_shape import to_struct
-from pytest_gpuready.profiles.entries import ClauseEntry, LimitEntry, ParameterEntry, PeersEntry, SourceEntry
+from pytest_gpuready.profiles.entries import (
+    BaselineEntry,
+    ClauseEntry,
+    LimitEntry,
+    ParameterEntry,
+    PeersEntry,
+    SourceEntry,
+)
 from pytest_gpuready.profiles.lint import lint
+from pytest_gpuready.profiles.lint_baselines import ceiling_of
 from pytest_gpuready.profiles.merge import Merged, merge
 
 SHIPPED = Path(__file__).parent / "data"
@@ -163,6 +172,7 @@ def _load(chain: list[YamlFile]) -> Profile:
             sha256="",
             notes=tuple(one_line(note) for note in head["notes"]),
             dcgm=tuple(_parameter(name, entry) for name, (entry, _) in sorted(merged.dcgm.items())),
+            collectives=tuple(_baseline(merged, name) for name in sorted(merged.collectives)),
         )
     except (ValueError, msgspec.ValidationError) as failed:
         raise ProfileError(f"{merged.leaf.name}: expected a profile that fits together, found: {failed}") from failed
@@ -201,6 +211,31 @@ def _parameter(name: str, plain: dict[str, Any]) -> Parameter:
         source=_source(entry.source),
         unit=entry.unit,
         ceiling=_number(entry.ceiling),
+    )
+
+
+def _baseline(merged: Merged, name: str) -> Baseline:
+    plain = merged.collectives[name][0]
+    entry, source = to_struct(plain, BaselineEntry), plain["source"]
+    limit = Limit(
+        source=_source(to_struct(source, SourceEntry)),
+        unit="GB/s",
+        at_least=float(entry.at_least),
+        marginal=_number(entry.marginal),
+        ceiling=ceiling_of(merged, plain),
+        ceiling_reason=one_line(entry.ceiling_reason),
+    )
+    return Baseline(
+        name=name,
+        collective=entry.collective,
+        ranks=entry.ranks,
+        nodes=entry.nodes,
+        algorithm=plain.get("algorithm", ""),
+        size_bytes=size_of(entry.size),
+        limit=limit,
+        nvls=plain.get("nvls", ""),
+        rails=plain.get("rails", 0),
+        rail_gbit_per_s=float(plain.get("rail_gbit_per_s", 0.0)),
     )
 
 
@@ -249,5 +284,8 @@ def _number(value: float | msgspec.UnsetType) -> float | None:
 
 def _digest(profile: Profile) -> str:
     """Digest of what the profile says, not of how it is written: comments, quotes and `extends` do not count."""
-    canonical = json.dumps(dataclasses.asdict(profile), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    said = dataclasses.asdict(profile)
+    if not profile.collectives:
+        del said["collectives"]
+    canonical = json.dumps(said, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

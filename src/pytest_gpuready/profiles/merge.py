@@ -22,6 +22,8 @@ class Merged:
     clauses: dict[str, dict[str, Any]] = field(default_factory=dict)
     dcgm: dict[str, tuple[dict[str, Any], YamlFile]] = field(default_factory=dict)
     """Parameter of `dcgmi diag` -> its entry and the file that said it last."""
+    collectives: dict[str, tuple[dict[str, Any], YamlFile]] = field(default_factory=dict)
+    """Baseline of a collective -> its entry and the file that said it last."""
     findings: list[Finding] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     added: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -69,6 +71,7 @@ def merge(chain: list[YamlFile]) -> Merged:
                 known = merged.dcgm[name][0] if name in merged.dcgm else {}
                 # What physics allows does not change with an agreement.
                 merged.dcgm[name] = ({**{k: known[k] for k in ("ceiling",) if k in known}, **entry}, file)
+            merged.collectives.update({name: (entry, file) for name, entry in data.get("collectives", {}).items()})
         entries = data.get("clauses", {})
         for clause, entry in entries.items() if isinstance(entries, dict) else ():
             at = file.finding(("clauses", clause), "").path

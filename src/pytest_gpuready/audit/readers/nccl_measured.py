@@ -44,13 +44,3 @@ class Judged:
 def metric_of(collective: str) -> str:
     """`all_reduce` -> `nccl.allreduce`; a collective that nobody named is `nccl.collective`."""
     return f"nccl.{re.sub(r'[^a-z0-9]', '', collective.lower()) or 'collective'}"
-
-
-def factor(collective: str, ranks: int) -> float | None:
-    """busbw / algbw of a collective, or None where it is not known."""
-    name = metric_of(collective).removeprefix("nccl.")
-    if name == "allreduce":
-        return 2 * (ranks - 1) / ranks
-    if name in ("allgather", "reducescatter", "alltoall", "alltoallv", "gather", "scatter"):
-        return (ranks - 1) / ranks
-    return 1.0 if name in ("broadcast", "reduce", "sendrecv") and ranks > 1 else None

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from pytest_gpuready.audit.asked import unanswered, unreadable
 from pytest_gpuready.audit.reader import Given, Reading
 from pytest_gpuready.audit.readers import launch, nccl_runs, nccl_transport
-from pytest_gpuready.audit.readers.nccl_measured import Measured, factor, metric_of
+from pytest_gpuready.audit.readers.nccl_measured import Measured, metric_of
 from pytest_gpuready.audit.report import Finding
 from pytest_gpuready.errors import ParseError
+from pytest_gpuready.model.busbw import factor
 from pytest_gpuready.parse.nccl_terminal import Terminal, terminal
 from pytest_gpuready.parse.nccl_tests import Rank, Run
 from pytest_gpuready.parse.nccl_tests_json import Document, nccl_tests_json

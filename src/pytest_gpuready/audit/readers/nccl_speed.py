@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from pytest_gpuready.audit.readers.nccl_measured import Judged, Measured, factor, metric_of
+from pytest_gpuready.audit.readers.nccl_measured import Judged, Measured, metric_of
 from pytest_gpuready.audit.report import Finding, Outcome
+from pytest_gpuready.model.busbw import factor
 from pytest_gpuready.parse.nccl_tests import Row, Run
 
 MIB = 2**20
