@@ -99,6 +99,7 @@ def level_4(results: list[CommandResult], bdfs: tuple[str, ...]) -> list[Command
     return [*results, *made, dataclasses.replace(looked, command=command, stdout=text)]
 
 
+@functools.cache
 def as_another(result: CommandResult, number: int, name: str) -> CommandResult:
     """The same result of another node: its own name, boot id, UUIDs and serial numbers, by its number."""
     document = json.loads(result.stdout)

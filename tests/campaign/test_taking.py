@@ -243,3 +243,41 @@ def test_a_process_that_is_ahead_takes_what_comes_before(tmp_path: Path) -> None
     blocked.follow([(CLAUSES[4], parts), (CLAUSES[3], parts), (CLAUSES[1], [NODE.part])])
     blocked.take(CLAUSES[1], NODE.part)
     assert set(of("copies")) & set(transport.ran) == set()
+
+
+class Noting(One):
+    """Notes how often its results are read."""
+
+    reads = 0
+
+    def read(
+        self, inventory: Inventory, node: Node, scope: Part, results: Sequence[CommandResult]
+    ) -> tuple[Measurement | Problem, ...]:
+        self.reads += 1
+        return super().read(inventory, node, scope, results)
+
+
+def test_a_store_that_is_as_it_was_is_not_read_through_again(tmp_path: Path) -> None:
+    """Looked at again, a file that says the same gives the same finding; one that was changed or removed does not."""
+    health = Noting("health")
+    taking, _ = run(tmp_path, broken=health)
+    findings, part = taking.findings, NODE.slots[0].part
+    taking.take(findings.profile.of_metric("health")[0], part)
+    first, reads = findings.found("health", part), health.reads
+    findings.reread()
+    assert findings.found("health", part) is first
+    assert health.reads == reads
+    path = tmp_path / "store/health@node01_gpu0.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"\n")
+    findings.reread()
+    assert findings.found("health", part) == first
+    assert health.reads == reads + 1
+    path.unlink()
+    findings.reread()
+    gone = findings.found("health", part)
+    assert isinstance(gone, Problem)
+    assert "was not measured" in gone.says
+    path.write_bytes(whole)
+    findings.reread()
+    assert findings.found("health", part) == first

@@ -73,6 +73,26 @@ def test_a_node_that_failed_by_its_own_word_and_was_rebooted_starts_anew(accept:
     assert kept["failed"] == ["node02"]
 
 
+_KILLED: list[tuple[Outcome, Path]] = []
+
+
+@pytest.fixture
+def killed_at_level_2(accept: Accept, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """A run that was killed after node02 had failed level 2, and its recording: made once, and copied for each test."""
+    if not _KILLED:
+        record(accept.path / "nodes", level=2, node02=slow)
+        first = accept(*LEVEL2)
+        assert judged(first)["node02"] == "REJECTED"
+        killed(first)
+        kept = tmp_path_factory.mktemp("killed")
+        for name in ("nodes", first.out.name):
+            (accept.path / name).rename(kept / name)
+        _KILLED.append((first, kept))
+    first, kept = _KILLED[0]
+    shutil.copytree(kept, accept.path, dirs_exist_ok=True)
+    return Outcome(first.result, accept.path / first.out.name)
+
+
 def remove(store: Path) -> None:
     next(store.glob("copies@node02_gpu0*")).unlink()
 
@@ -99,23 +119,19 @@ def without_journal(store: Path) -> None:
         (without_journal, "its journal is gone"),
     ],
 )
-def test_a_store_that_lost_a_result_is_not_continued(accept: Accept, damage: Callable[[Path], None], says: str) -> None:
+def test_a_store_that_lost_a_result_is_not_continued(
+    accept: Accept, killed_at_level_2: Outcome, damage: Callable[[Path], None], says: str
+) -> None:
     """A FAIL does not go with its file: a run that no longer holds all that it measured is kept aside."""
-    record(accept.path / "nodes", level=2, node02=slow)
-    first = accept(*LEVEL2)
-    killed(first)
-    damage(first.out / "store")
+    damage(killed_at_level_2.out / "store")
     second = accept(*LEVEL1)
     assert says in anew(second)
     assert (accept.path / "gpuready-out.1/run.json").exists()
 
 
-def test_a_lower_level_does_not_leave_a_fail_behind(accept: Accept) -> None:
+def test_a_lower_level_does_not_leave_a_fail_behind(accept: Accept, killed_at_level_2: Outcome) -> None:
     """What failed at level 2 would not be looked at by level 1: that starts anew, as with one node."""
-    record(accept.path / "nodes", level=2, node02=slow)
-    first = accept(*LEVEL2)
-    assert judged(first)["node02"] == "REJECTED"
-    killed(first)
+    assert judged(killed_at_level_2)["node02"] == "REJECTED"
     second = accept(*LEVEL1)
     assert "node02: failed while level 2 was aimed at, and now it is level 1" in anew(second)
 

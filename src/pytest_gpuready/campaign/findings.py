@@ -66,6 +66,7 @@ class Findings:
         self._store = store
         self._probe_of = {metric: probe for probe in probes for metric in probe.metrics}
         self._read: dict[str, _Read] = {}
+        self._kept: dict[str, tuple[bytes, Inventory, _Read]] = {}  # of which file and inventory each was read
         # What follows from the same objects as before is not worked out again: a run asks for each cell many times.
         self._scopes: dict[tuple[str, Part], tuple[Part | None, str]] = {}
         self._reasons: dict[tuple[str, str], tuple[Clause, str]] = {}
@@ -268,7 +269,7 @@ class Findings:
         return [part for node in nodes for part in self.inventory.parts(clause.per, node)]
 
     def reread(self, probe: Probe | None = None, scope: Part | None = None) -> None:
-        """Forget what was read, of one scope or of all: the store has changed."""
+        """Look at the store again, for one scope or for all: what has changed there is read anew."""
         if probe and scope:
             self._read.pop(key_of(probe.name, scope.name), None)
             self._stamps[probe.name] += 1
@@ -289,9 +290,11 @@ class Findings:
     def _stored(self, probe: Probe, scope: Part) -> _Read | None:
         """What is stored for this scope; None where that is nothing."""
         key = key_of(probe.name, scope.name)
-        known = self._read.get(key)
-        if known:
+        if known := self._read.get(key):
             return known
+        file, kept = self._store.file_digest(key), self._kept.get(key)
+        if kept and kept[0] == file and kept[1] is self.inventory:
+            return self._read.setdefault(key, kept[2])
         taken = self._store.read(key)
         if taken is None or taken.empty:
             return None
@@ -300,9 +303,10 @@ class Findings:
         once = not taken.problem and len(taken.results) < RETEST_RUNS
         again = once and self._wants_retest(probe, answers)
         answers = {**answers, **self._standing(probe, node, scope, taken, answers)}
-        self._read[key] = _Read(answers, problem, once, again, bool(taken.problem))
+        read = self._read[key] = _Read(answers, problem, once, again, bool(taken.problem))
+        self._kept[key] = file, self.inventory, read
         self._stamps[probe.name] += 1
-        return self._read[key]
+        return read
 
     def _standing(
         self, probe: Probe, node: Node, scope: Part, taken: Taken, together: dict[tuple[str, str], Found]

@@ -155,6 +155,13 @@ class Store:
             if taken:
                 self._keep_evidence(taken)
 
+    def file_digest(self, key: str) -> bytes:
+        """sha256 of the file of this scope as it lies there; b"" where none can be read."""
+        try:
+            return hashlib.sha256(self._path(key).read_bytes()).digest()
+        except OSError:
+            return b""
+
     def read(self, key: str) -> Taken | None:
         """What is stored for this scope.
 
