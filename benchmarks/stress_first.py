@@ -1,6 +1,6 @@
 """One GPU under the built-in engine's worker, beside PyTorch in turns; prints a table and writes one JSON file.
 
-    python benchmarks/stress_first.py OUT.json [--seconds 5] [--clean 60] [--rounds 2] [--steps start,...] [--formats bf16,...]
+    python benchmarks/stress_first.py OUT.json [--seconds 5] [--rounds 2] [--steps start,gemm,..] [--formats bf16,..]
 
 Ours is the worker as the crew starts it: a process that is spoken to in lines of JSON. PyTorch runs in a process of its
 own, with the same shapes, seconds, kind of data and clock (CUDA events, queue never empty). Who goes first alternates

@@ -41,8 +41,19 @@ def newer(control: str, *, gpu: int | None = None) -> Change:
                         one.update(memory_turns=7, memory_bytes=7 * 50 * 10**9)
                         for part in one["each"]:
                             part["control"] = word
+                            if part["format"] == "tf32":
+                                deep(part)
+                        one["passes"] = sum(part["passes"] for part in one["each"])
+                        one["checked"] = sum(part["checked"] for part in one["each"])
 
     return change
+
+
+def deep(part: dict[str, Any]) -> None:
+    """TF32 in the shape of today: half as many products of twice the depth."""
+    m, n, k = part["m"], part["n"], 2 * part["k"]
+    passes = part["passes"] // 2
+    part.update(k=k, passes=passes, flop=2.0 * m * n * k * passes, checked=passes * m * n)
 
 
 def then(*changes: Change) -> Change:

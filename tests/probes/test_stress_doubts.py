@@ -244,6 +244,17 @@ def test_products_have_the_shape_of_their_format() -> None:
     assert "found 512 x 512 x 2048: smaller than asked (memory for" in line
 
 
+def test_the_shape_is_that_of_the_engine() -> None:
+    """TF32 was half as deep before engine 2: a document of engine 1 says what it promised, one of engine 2 does not."""
+
+    def claimed(data: dict[str, Any]) -> None:
+        data["engine"] = 2
+
+    assert value(answers("gemm")["stress.tf32.sustained", 0]) > 300
+    line = says(answers("gemm", claimed)["stress.tf32.sustained", 0])
+    assert "expected tf32 products of 8192 x 8192 x 32768, found 8192 x 8192 x 16384: smaller than asked" in line
+
+
 def test_digests_under_load_are_compared_where_the_algorithm_is_the_same() -> None:
     """The golden product is equal, the one under load is not: of two nobody knows which, in a burn-in neither."""
 

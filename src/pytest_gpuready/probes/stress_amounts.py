@@ -22,19 +22,21 @@ L1_BYTES = 128 * 2**10
 """Of one multiprocessor, at least."""
 APART = 0.03
 """NVML counts memory that CUDA does not give: no more than this part of it."""
+BEFORE_2 = {"tf32": (8192, 8192, 16384)}
+"""Shapes that engines before 2 had otherwise."""
 
 
-def smaller(phase: Phase, result: Result, ready: Ready) -> Iterator[str]:
-    """Why this result is of less than the phase asked for, on the GPU of this worker."""
+def smaller(phase: Phase, result: Result, ready: Ready, engine: int) -> Iterator[str]:
+    """Why this result of this engine is of less than the phase asked for, on the GPU of this worker."""
     if isinstance(result, GemmResult):
-        yield from _shape(phase, result)
+        yield from _shape(phase, result, engine)
     elif isinstance(result, BurnResult):
         expected = set(phase.formats or _mix(ready))
         found = {one.format for one in result.each}
         if found != expected:
             yield f"expected products of {', '.join(sorted(expected))}, found {', '.join(sorted(found))[:80] or 'none'}"
         for one in result.each:
-            yield from _shape(phase, one)
+            yield from _shape(phase, one, engine)
     elif isinstance(result, CacheResult):
         least = ROUNDS * (ready.sms * L1_BYTES if result.level == "l1" else ready.l2_bytes)
         if 0 < result.checked_bytes < least:
@@ -48,12 +50,12 @@ def _mix(ready: Ready) -> Sequence[str]:
     return [name for name in MIX if name in supported(chip)[0]]
 
 
-def _shape(phase: Phase, result: GemmResult) -> Iterator[str]:
+def _shape(phase: Phase, result: GemmResult, engine: int) -> Iterator[str]:
     form = FORMATS.get(result.format)
     if form is None:
         yield f"expected a format that is known, found {result.format[:20]!r}"
         return
-    m, n, k = form.shape
+    m, n, k = BEFORE_2.get(result.format, form.shape) if engine < 2 else form.shape
     asked = (phase.m or m, phase.n or n, phase.k or k)
     found = (result.m, result.n, result.k)
     if found != asked:

@@ -103,7 +103,7 @@ class Run:
         for why in (*doubts(planned, found), *unfit(planned, found, self.place)):
             yield f"{planned.kind}: {why}"
         if self.gpu and self.gpu.ready:
-            for why in smaller(planned, found, self.gpu.ready):
+            for why in smaller(planned, found, self.gpu.ready, self.doc.engine):
                 yield f"{planned.kind}: {why}"
 
     def _other(self) -> Iterator[str]:
