@@ -44,7 +44,7 @@ class Plan:
     warm_up: int = 4
     seconds: float = 1.8
     least_s: float = 0.9
-    within: float = 0.005
+    within: float = 0.01
     patience_s: float = 30.0
 
 
