@@ -31,9 +31,13 @@ AROUND_GRACE_S = 20.0
 """As in `model.agent_doc`."""
 STRESS_GRACE_S = 20.0
 """As in `model.stress_doc`."""
+COLLECTIVES_GRACE_S = 20.0
+"""As in `model.collectives_doc`."""
+GRACES_S = {"around": AROUND_GRACE_S, "stress": STRESS_GRACE_S, "collectives": COLLECTIVES_GRACE_S}
+"""Probe -> how long it has to end what it started and to print what is known; 0 for the others."""
 USAGE = (
-    "expected 'node', 'nvml', 'copies BDF', 'copies-together BDF...', 'stress PLAN [BDF...]', 'after LEVEL' or "
-    "'around BDF,... -- WORD...'"
+    "expected 'node', 'nvml', 'copies BDF', 'copies-together BDF...', 'stress PLAN [BDF...]', "
+    "'collectives PLAN [BDF...]', 'after LEVEL' or 'around BDF,... -- WORD...'"
 )
 LOADED_LEVELS = ("2", "3", "4")
 """Levels that have a load to look back at."""
@@ -81,6 +85,12 @@ def _stress(arguments: Sequence[str]) -> Wire:
     return stress(arguments)
 
 
+def _collectives(arguments: Sequence[str]) -> Wire:
+    from pytest_gpuready.agent.collectives.crew import collectives  # noqa: PLC0415 - see above
+
+    return collectives(arguments)
+
+
 # Probe -> what runs it, fewest and most arguments.
 PROBES: dict[str, tuple[Callable[[Sequence[str]], Wire], int, int]] = {
     "node": (_node, 0, 0),
@@ -90,6 +100,7 @@ PROBES: dict[str, tuple[Callable[[Sequence[str]], Wire], int, int]] = {
     "around": (_around, 3, 4096),
     "after": (_after, 1, 1),
     "stress": (_stress, 1, 65),
+    "collectives": (_collectives, 1, 65),
 }
 
 
@@ -122,7 +133,7 @@ def tie_to_controller(grace_s: float = 0.0) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run one probe and print its document. 0: printed; 2: called wrongly."""
-    tie_to_controller({"around": AROUND_GRACE_S, "stress": STRESS_GRACE_S}.get("".join(argv[:1]), 0.0))
+    tie_to_controller(GRACES_S.get("".join(argv[:1]), 0.0))
     from pytest_gpuready.errors import LeaseError  # noqa: PLC0415 - only now: see above
     from pytest_gpuready.model.agent_words import DEADLINE, LEASE  # noqa: PLC0415 - see above
 

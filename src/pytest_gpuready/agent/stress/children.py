@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -32,13 +32,15 @@ _TIED = (
 )
 
 
-def start(words: Sequence[str], *, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    """A child that runs these words, the first a path, with pipes to us.
+def start(
+    words: Sequence[str], *, stderr: int = subprocess.PIPE, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """A child that runs these words, the first a path, with pipes to us and our environment where none is given.
 
     Raises:
         OSError: it could not be started.
     """
-    environment = dict(os.environ)
+    environment = dict(os.environ if environment is None else environment)
     if not PLACE.is_dir():  # a file that was sent here: what is in it may be on no path of the child
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PLACE), environment.get("PYTHONPATH"))))
     return subprocess.Popen(

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuready.agent.stress import early
 from pytest_gpuready.agent.stress.orders import Beat, Orders, Out, numbers, process_age_s
 
 if TYPE_CHECKING:
@@ -168,21 +169,14 @@ def begin_early(bdf: str) -> None:
     Nothing is imported in these threads: CUDA's packages are not made to be imported by two threads at once.
     """
 
-    def cuda() -> None:
-        with contextlib.suppress(OSError, AttributeError, ctypes.ArgumentError):
-            driver = ctypes.CDLL("libcuda.so.1")
-            device, context = ctypes.c_int(), ctypes.c_void_p()
-            if driver.cuInit(0) == 0 and driver.cuDeviceGetByPCIBusId(ctypes.byref(device), bdf.encode("ascii")) == 0:
-                driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
-
     def cublas() -> None:
         found = {path.resolve() for folder in sys.path for place in PLACES for path in Path(folder).glob(place)}
         if len(found) == 1:  # of two, the bindings know which one is theirs
             with contextlib.suppress(OSError):
                 ctypes.CDLL(str(found.pop()), ctypes.RTLD_GLOBAL)
 
-    for work in (cuda, cublas):
-        threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=early.cuda, args=(bdf,), daemon=True).start()
+    threading.Thread(target=cublas, daemon=True).start()
 
 
 def serve(
