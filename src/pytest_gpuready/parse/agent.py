@@ -28,13 +28,15 @@ from pytest_gpuready.model.agent_doc import (
     WatchDoc,
     Wire,
 )
+from pytest_gpuready.model.collectives_doc import CollectivesDoc
 from pytest_gpuready.model.stress_doc import StressDoc
 from pytest_gpuready.parse.agent_sense import around_contradiction, contradiction
+from pytest_gpuready.parse.collectives_sense import collectives_contradiction
 from pytest_gpuready.parse.stress_sense import stress_contradiction
 
 LARGEST = 16 * 2**20
 SHOWN = 80
-IN_GRACE = ("around", "stress")
+IN_GRACE = ("around", "stress", "collectives")
 """Probes that print what they know when they are told to end."""
 MOST_GPUS = 256
 """As many as a site file may declare on one node."""
@@ -111,6 +113,18 @@ def stress_doc(result: CommandResult) -> StressDoc:
     """
     document = _data(result, "stress", StressDoc)
     wrong = stress_contradiction(document, result.command.argv, late=result.timed_out)
+    if wrong:
+        raise ParseError(f"{_where(result)}: {wrong}; {_AGAIN}")
+    return document
+
+
+def collectives_doc(result: CommandResult) -> CollectivesDoc:
+    """The document of the probe "collectives"; it may have come in the grace of its command, if it was ended early.
+
+    Raises: ToolError, ParseError.
+    """
+    document = _data(result, "collectives", CollectivesDoc)
+    wrong = collectives_contradiction(document, result.command.argv, late=result.timed_out)
     if wrong:
         raise ParseError(f"{_where(result)}: {wrong}; {_AGAIN}")
     return document
@@ -200,6 +214,7 @@ _ALWAYS: dict[type[Wire], tuple[str, ...]] = {
     ),
     AfterDoc: ("nvml", "log", "bus"),
     StressDoc: (),
+    CollectivesDoc: (),
 }
 _INSIDE: dict[type[Wire], dict[str, type[Wire]]] = {
     NodeDoc: {"kernel_log": KernelLog, "gpus": PciGpu},

@@ -9,7 +9,8 @@ Lines of JSON in on stdin and out on what was stdout when it started; whatever a
     in  {"stop": true}, or the end of stdin: it leaves the communicator and exits
 
 Whatever goes wrong is {"problem": one line}, with "waits": true where it waits for the others, and the end of this
-process with exit code 1: a communicator of which one call failed is not used any further. A rank that hangs is killed by the crew; the kernel does it when the crew is gone.
+process with exit code 1: a communicator of which one call failed is not used any further. A rank that hangs is killed
+by the crew; the kernel does it when the crew is gone.
 """
 
 from __future__ import annotations
