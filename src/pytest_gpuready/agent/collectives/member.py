@@ -107,4 +107,7 @@ def traffic(op: str, size_bytes: int, before: Reading, after: Reading) -> Traffi
         failed: dict[str, Any] = {**before["errors"][link], **after["errors"][link]}
         counters = {name: (first[name], last[name]) for name in COUNTERS if name in first and name in last}
         links.append(LinkCounted(link=link, counters=counters, errors={n: str(e) for n, e in failed.items()}))
+    if not any(link.counters for link in links):
+        why = ", ".join(sorted({name for link in links for name in link.errors.values()}))
+        return Traffic(op=op, size_bytes=size_bytes, problem=f"NVML gives no counter of any NVLink: {why}"[:200])
     return Traffic(op=op, size_bytes=size_bytes, links=links)

@@ -203,8 +203,8 @@ class Sweep:
             in_place=in_place,
             count=count,
             first_index=first,
-            expected=f"{from_.element(seed, first, known):g}",
-            found=f"{_value(found):g}",
+            expected=str(from_.element(seed, first, known)),
+            found=f"{_value(found):.9g}",
         )
 
     def _kernel(self, name: str, count: int, blocks: int, address: int) -> Callable[..., None]:
