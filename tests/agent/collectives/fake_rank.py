@@ -1,4 +1,4 @@
-"""STAND-IN for a rank: no GPU and no NCCL. It speaks the protocol, and misbehaves as BEHAVE tells it (JSON: BDF -> word).
+"""STAND-IN for a rank: no GPU and no NCCL. It speaks the protocol, and misbehaves as BEHAVE says (JSON: BDF -> word).
 
     fake_rank.py BDF
 
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 IN_PLACE = ("all_reduce", "all_gather", "reduce_scatter")
 FUNCTIONS = {"all_reduce": "AllReduce", "all_gather": "AllGather", "reduce_scatter": "ReduceScatter"}
@@ -27,11 +28,11 @@ def hang():
 
 
 def log(text):
-    path = os.environ.get("NCCL_DEBUG_FILE")
-    if path and STATE.get("log") is None:
-        STATE["log"] = open(path, "a", buffering=1)
-    if path:
-        STATE["log"].write(f"node01:{os.getpid()}:{os.getpid()} [0] NCCL {text}\n")
+    if "log" not in STATE and "NCCL_DEBUG_FILE" in os.environ:
+        STATE["log"] = os.open(os.environ["NCCL_DEBUG_FILE"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    if "log" in STATE:
+        line = f"node01:{os.getpid()}:{os.getpid()} [0] NCCL {text}\n"
+        os.write(STATE["log"], line.encode())
 
 
 STATE = {}
@@ -61,9 +62,9 @@ def misbehave(word):
         say({"problem": "the check: expected an end within 1 s, found it still under way", "waits": True})
         os._exit(1)
     if word == "segment":
-        with open(f"/dev/shm/nccl-gpuready{os.getpid()}", "w") as made:
-            made.write("x")
-        os.utime(f"/dev/shm/nccl-gpuready{os.getpid()}", (1, 1))
+        made = Path(f"/dev/shm/nccl-gpuready{os.getpid()}")
+        made.write_text("x")
+        os.utime(made, (1, 1))
         os._exit(3)
 
 
@@ -87,11 +88,27 @@ def result(step, word, rank, width):
     return found
 
 
+def note_environment():
+    if "ENVIRONMENT" in os.environ:
+        with Path(os.environ["ENVIRONMENT"]).open("a") as kept:
+            kept.write(json.dumps({n: v for n, v in os.environ.items() if n.startswith("NCCL_")}) + "\n")
+
+
+def here_of(bdf, word, makes_id):
+    return {
+        "bdf": "0000:ff:00.0" if word == "claims" else bdf,
+        "name": "stand-in",
+        "pid": os.getpid(),
+        "nccl_version": "2.28.9" if word == "old" else "2.32.3",
+        "packages": {},
+        "start_s": 0.1,
+        "id": "ab" * 128 if makes_id else "",
+    }
+
+
 def main(bdf):
     word, _, at = json.loads(os.environ.get("BEHAVE", "{}")).get(bdf, "").partition("@")
-    if "ENVIRONMENT" in os.environ:
-        with open(os.environ["ENVIRONMENT"], "a") as kept:
-            kept.write(json.dumps({n: v for n, v in os.environ.items() if n.startswith("NCCL_")}) + "\n")
+    note_environment()
     lines = os.fdopen(0, "rb", buffering=0)
     rank = 0
     while text := lines.readline():
@@ -100,13 +117,7 @@ def main(bdf):
             if at == "start":
                 misbehave(word)
             rank = line["work"]["rank"]
-            unique_id = "ab" * 128 if line["work"]["makes_id"] else ""
-            here = {"bdf": bdf, "name": "stand-in", "pid": os.getpid(), "nccl_version": "2.32.3", "packages": {}}
-            if word == "claims":
-                here["bdf"] = "0000:ff:00.0"
-            if word == "old":
-                here["nccl_version"] = "2.28.9"
-            say({"here": {**here, "start_s": 0.1, "id": unique_id}})
+            say({"here": here_of(bdf, word, line["work"]["makes_id"])})
         elif "join" in line:
             assert line["join"] == "ab" * 128
             log("INFO NCCL version 2.32.3+cuda13.0")

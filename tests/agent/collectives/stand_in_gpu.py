@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-
 PATIENCE_S = 20.0
 
 SHIM = r"""
@@ -173,5 +172,3 @@ class Comm:
         raw = array("f", values).tobytes()
         # Upper halves only: what bfloat16 cannot hold exactly would be lost, and found.
         return raw if self._width == 4 else b"".join(raw[at + 2 : at + 4] for at in range(0, len(raw), 4))
-
-

@@ -24,6 +24,7 @@ from pytest_gpuready.agent.stress import guard
 from pytest_gpuready.model import collectives_doc
 from pytest_gpuready.model.agent_doc import Envelope
 from pytest_gpuready.model.collectives_doc import CollectivesDoc, Plan
+from pytest_gpuready.transport.agent_zip import agent_zip
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[2] / "src"
@@ -48,7 +49,9 @@ sys.exit(agent.main(sys.argv[1:]))
 """
 
 MIB = 2**20
-PLAN = Plan(ops=["all_reduce", "alltoall"], sizes_bytes=[1024, MIB, 2 * MIB], iterations=4, small_iterations=8, size_s=60)
+PLAN = Plan(
+    ops=["all_reduce", "alltoall"], sizes_bytes=[1024, MIB, 2 * MIB], iterations=4, small_iterations=8, size_s=60
+)
 
 Node = Callable[..., Path]
 
@@ -149,8 +152,16 @@ TROUBLE = {
     "claims": ("", "the start: expected GPU 0000:02:00.0, found that 0000:ff:00.0 was taken", 0),
     "old": ("", "expected one version of NCCL, found 2.28.9, 2.32.3", 0),
     "problem@join": ("", "rank 1 (0000:02:00.0), joining the communicator: all_reduce of 2 elements: expected", 0),
-    "die@2": ("hang@2", "all_reduce of 2097152 bytes: expected an answer, found the end of its process: signal SIGK", 2),
-    "exit@1": ("waits@1", "all_reduce of 1048576 bytes: expected an answer, found the end of its process: exit code 3", 1),
+    "die@2": (
+        "hang@2",
+        "all_reduce of 2097152 bytes: expected an answer, found the end of its process: signal SIGK",
+        2,
+    ),
+    "exit@1": (
+        "waits@1",
+        "all_reduce of 1048576 bytes: expected an answer, found the end of its process: exit code 3",
+        1,
+    ),
     "hang@4": ("waits@4", "alltoall of 1048576 bytes: expected an answer within", 4),
     "garbage@0": ("hang@0", "all_reduce of 1024 bytes: expected lines of JSON, found 'Segmentation fault", 0),
     "flood@0": ("hang@0", "all_reduce of 1024 bytes: expected lines of at most 262144 bytes, found a longer one", 0),
@@ -161,9 +172,7 @@ TROUBLE = {
 
 
 @pytest.mark.parametrize("word", list(TROUBLE))
-def test_a_rank_in_trouble_ends_the_run(
-    word: str, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_in_trouble_ends_the_run(word: str, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever dies, hangs or lies is named with collective, size and reason, though the others wait or complain; rows
     before that stand, and no process and no file is left."""
     node(2)
@@ -183,7 +192,7 @@ def test_a_rank_in_trouble_ends_the_run(
 
 
 def test_what_nccl_warned_stands_beside_the_reason(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rank whose NCCL refuses is told with its own words, the last warning of its log, and its stderr where it died."""
+    """A rank whose NCCL refuses is told with its own words and the last warning of its log; one that died, its stderr."""
     node(2)
     behave(monkeypatch, "", "problem@3")
     document = Crew(PLAN, (), rank=RANK).run()
@@ -315,6 +324,31 @@ def test_shared_memory_of_killed_ranks_is_removed(node: Node, monkeypatch: pytes
     document = Crew(PLAN, (), rank=RANK).run()
     assert "exit code 3" in document.problem
     assert leftovers.there() == before
+
+
+def test_it_runs_as_one_file_without_packages(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent's file on a Python without any package: the document is read by the real msgspec, and what the node
+    lacks is one line with what to install."""
+    node(2)
+    path = tmp_path / "agent.zip"
+    path.write_bytes(agent_zip().data)
+    monkeypatch.delenv("PYTHONPATH")
+    plan = msgspec.json.encode(PLAN).decode()
+
+    def run(script: str) -> CollectivesDoc:
+        start = f"import sys; sys.path.insert(0, {str(path)!r})"
+        words = [sys.executable, "-S", "-c", f"{start}\n{script}", "collectives", plan]
+        done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=True)
+        return msgspec.json.decode(msgspec.json.decode(done.stdout, type=Envelope).data, type=CollectivesDoc)
+
+    whole = run(AGENT)
+    assert (whole.problem, len(whole.rows), whole.plan) == ("", 6, PLAN)
+    lacking = run("from pytest_gpuready.agent import __main__ as agent; sys.exit(agent.main(sys.argv[1:]))")
+    says = "rank 0 (0000:01:00.0), the start: expected the package cuda-bindings, found: "
+    assert lacking.problem.startswith(says)
+    assert "pip install 'pytest-gpuready[cuda13]'" in lacking.problem
+    assert "(so does rank 1)" in lacking.problem
+    assert lacking.rows == []
 
 
 def test_a_wrong_plan_is_one_line() -> None:

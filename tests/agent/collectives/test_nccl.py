@@ -91,7 +91,12 @@ def test_a_rank_joins_with_the_id() -> None:
         ("alltoall", [("allto_all", 1000, 2000, 8, 7, "comm", 99)]),
         (
             "sendrecv",
-            [("group_start",), ("send", 1000, 8, 7, 2, "comm", 99), ("recv", 2000, 8, 7, 0, "comm", 99), ("group_end",)],
+            [
+                ("group_start",),
+                ("send", 1000, 8, 7, 2, "comm", 99),
+                ("recv", 2000, 8, 7, 0, "comm", 99),
+                ("group_end",),
+            ],
         ),
     ],
 )
@@ -127,7 +132,10 @@ def test_an_old_library_sends_to_each() -> None:
 @pytest.mark.parametrize(
     ("refuse", "says"),
     [
-        ("comm_init_rank", "ncclCommInitRank: expected ncclSuccess, found UnhandledCudaError (1): unhandled cuda error"),
+        (
+            "comm_init_rank",
+            "ncclCommInitRank: expected ncclSuccess, found UnhandledCudaError (1): unhandled cuda error",
+        ),
         ("all_gather", "all_gather of 8 elements: expected ncclSuccess, found UnhandledCudaError (1)"),
         ("all_reduce", "barrier: expected ncclSuccess, found UnhandledCudaError (1)"),
     ],

@@ -24,7 +24,7 @@ def test_the_closed_form_is_the_sum(nranks: int, seed: int, index: int) -> None:
 
 @pytest.mark.parametrize("datatype", ["float32", "bfloat16"])
 def test_the_highest_are_exact(datatype: str) -> None:
-    """Whatever the hash gives, sums stay where every integer is one of the datatype; ranks next to each other differ."""
+    """Whatever the hash gives, sums stay where every integer is one of the datatype; neighbouring ranks differ."""
     for nranks in (1, 2, 3, 4, 7, 8, 16, 64, 72, 128):
         for summed in (True, False):
             known = weights(nranks, datatype, summed=summed)

@@ -95,7 +95,11 @@ def failing(method: str, error: Exception) -> type[FakeEngine]:
 @pytest.mark.parametrize(
     ("method", "error", "says"),
     [
-        ("__init__", NcclError("expected the package nccl4py"), {"problem": "expected the package nccl4py", "waits": False}),
+        (
+            "__init__",
+            NcclError("expected the package nccl4py"),
+            {"problem": "expected the package nccl4py", "waits": False},
+        ),
         ("join", NcclError("two\nlines"), {"problem": "two lines", "waits": False}),
         ("run", WaitingError("still under way"), {"problem": "still under way", "waits": True}),
         ("run", ZeroDivisionError("a\nb"), {"problem": "expected a result, found ZeroDivisionError: a b"}),

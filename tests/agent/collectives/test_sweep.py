@@ -74,7 +74,7 @@ def test_one_flipped_bit_is_found(op: str) -> None:
     assert result.out_of_place.wrong == 1
     seen = result.wrong[0]
     assert (seen.op, seen.count, seen.first_index, seen.in_place) == (op, 1, 5, False)
-    assert 0 < abs(float(seen.expected) - float(seen.found)) < 0.001
+    assert 0 < abs(float(seen.expected) - float(seen.found)) < 0.002
     assert len(result.wrong) == (2 if op in IN_PLACE else 1)
 
 
@@ -155,9 +155,7 @@ def test_time_is_the_mean_between_two_events() -> None:
     assert result.times_us == [1.0] * 4
     board = Board(1)
     comm = Comm(board, 0, "float32")
-    sweep = Sweep(
-        Gpu(), comm, RankWork(rank=0, nranks=1, datatype="float32", check=False, seed=1, makes_id=True)
-    )
+    sweep = Sweep(Gpu(), comm, RankWork(rank=0, nranks=1, datatype="float32", check=False, seed=1, makes_id=True))
     sweep.allocate(SIZE)
     unchecked = sweep.run(step("alltoall"))
     assert unchecked.out_of_place.wrong is None
@@ -177,14 +175,11 @@ def test_where_it_is_is_said() -> None:
 
 def test_what_cannot_be_run_is_refused() -> None:
     """A size beyond the buffers, or of no element for each rank, is an error and no row."""
+    work = RankWork(rank=0, nranks=1, datatype="float32", check=True, seed=1, makes_id=True)
+    sweep = Sweep(Gpu(), Comm(Board(1), 0, "float32"), work)
+    sweep.allocate(SIZE)
     for size in (2 * SIZE, 8):
         with pytest.raises(NcclError, match=f"expected a size up to {SIZE} bytes that can be run, found {size}"):
-            sweep = Sweep(
-                Gpu(),
-                Comm(Board(1), 0, "float32"),
-                RankWork(rank=0, nranks=1, datatype="float32", check=True, seed=1, makes_id=True),
-            )
-            sweep.allocate(SIZE)
             sweep.run(step("alltoall", size=size))
 
 
@@ -215,6 +210,8 @@ def test_nothing_is_waited_for_without_end(said: str, kind: type[Exception]) -> 
     sweep.allocate(SIZE)
     gpu.stuck = True
     late = Step(number=0, op="all_reduce", asked_bytes=8, iterations=2, warmup=1, patience_s=0.2)
-    with pytest.raises(kind, match=said or "the check: expected an end within 0.2 s, found it still under way") as raised:
+    with pytest.raises(
+        kind, match=said or "the check: expected an end within 0.2 s, found it still under way"
+    ) as raised:
         sweep.run(late)
     assert type(raised.value) is kind

@@ -30,7 +30,8 @@ def blame(members: Sequence[Member], what: str) -> EndedError | None:
             member.log.take()
     guilty = min(trouble, key=lambda member: _sort(member.hand))
     alike = [str(m.rank) for m in trouble if m is not guilty and _sort(m.hand) == _sort(guilty.hand)]
-    more = f" (so do ranks {', '.join(alike[:NAMED])})" if alike else ""
+    others = f"do ranks {', '.join(alike[:NAMED])}" if alike[1:] else f"does rank {''.join(alike)}"
+    more = f" (so {others})" if alike else ""
     warning = guilty.log.last_warning[:WARNED] if guilty.log else ""
     said = f"; NCCL warns: {warning}" if warning else ""
     why = f"rank {guilty.rank} ({guilty.bdf}), {what}: {guilty.hand.problem}{more}{said}"
