@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pytest_gpuready.agent.collectives import kernels as collectives
 from pytest_gpuready.agent.cuda_driver import CudaError
 from pytest_gpuready.agent.stress import check, kernels_latency, kernels_memory
 from pytest_gpuready.agent.stress.device import compile_source
 from pytest_gpuready.agent.stress.formats import FORMATS
+from pytest_gpuready.model.collectives_shape import WIDTHS
 
 ARCHITECTURES = {"sm_80": (8, 0), "sm_89": (8, 9), "sm_90": (9, 0), "sm_100": (10, 0)}
 KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\(\d+\))?\s+(\w+)\(')
@@ -20,7 +22,8 @@ def sources(compute: tuple[int, int]) -> list[str]:
     forms = [form for form in FORMATS.values() if compute >= form.least_compute]
     found = [source(form) for form in forms for source in (check.products_source, check.reference_source)]
     memory = (kernels_memory.patterns, kernels_memory.bandwidth, kernels_memory.caches, kernels_latency.chains)
-    return [*found, *(source() for source in memory)]
+    checks = [collectives.source(datatype) for datatype in WIDTHS]
+    return [*found, *(source() for source in memory), *checks]
 
 
 @pytest.mark.parametrize("arch", list(ARCHITECTURES))

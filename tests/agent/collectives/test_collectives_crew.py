@@ -192,7 +192,7 @@ def test_a_rank_in_trouble_ends_the_run(word: str, node: Node, tmp_path: Path, m
 
 
 def test_what_nccl_warned_stands_beside_the_reason(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rank whose NCCL refuses is told with its own words and the last warning of its log; one that died, its stderr."""
+    """A rank whose NCCL refuses has its own words and the last warning of its log; one that died, its stderr."""
     node(2)
     behave(monkeypatch, "", "problem@3")
     document = Crew(PLAN, (), rank=RANK).run()

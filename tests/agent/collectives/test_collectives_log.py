@@ -77,6 +77,18 @@ def test_lines_are_bounded_and_plain(tmp_path: Path) -> None:
     assert found.lines[1] == "?[31mred"
 
 
+def test_a_warning_is_read_as_nccl_writes_it(tmp_path: Path) -> None:
+    """An empty line before it, the time and the place in the source around it; its last words are what is told."""
+    where = "[2026-12-01 03:03:22] node01:700:700 [0] init.cc:3099 (ncclCommInitRankScalable) NCCL WARN "
+    path = tmp_path / "0.log"
+    path.write_text(f"{HEAD}INFO cudaDriverVersion 13000\n\n{where}Cuda failure 'no device'\n")
+    found = NcclLog(path)
+    found.take()
+    found.close()
+    assert found.last_warning == "Cuda failure 'no device'"
+    assert (len(found.lines), found.left_out) == (2, 0)
+
+
 def test_no_log_is_said(tmp_path: Path) -> None:
     """Where NCCL wrote none, the rank says so."""
     found = NcclLog(tmp_path / "none")

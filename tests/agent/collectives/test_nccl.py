@@ -39,7 +39,6 @@ class Bindings:
     def __init__(self, version: int = 23203) -> None:
         self.version, self.calls, self.refuse, self.said = version, [], "", ""
         self.code = Result.Success
-        self.UniqueId = SimpleNamespace(from_buffer=lambda raw: ("id", raw))
 
     def Comm(self) -> str:  # noqa: N802 - their name
         return "no communicator"
@@ -64,7 +63,7 @@ class Bindings:
             if name == self.refuse:
                 raise StandInError("UnhandledCudaError (1): unhandled cuda error\n(run with NCCL_DEBUG=INFO)")
             self.calls.append((name, *arguments))
-            return "comm" if name == "comm_init_rank" else None
+            return "comm" if name == "comm_init_rank_scalable" else None
 
         return call
 
@@ -79,7 +78,10 @@ def test_a_rank_joins_with_the_id() -> None:
     found = Nccl(bindings)
     assert (found.version, found.unique_id()) == ("2.32.3", b"u" * 128)
     joined(bindings).leave()
-    assert bindings.calls == [("comm_init_rank", 3, ("id", b"u" * 128), 1), ("comm_destroy", "comm")]
+    assert bindings.calls == [
+        ("comm_init_rank_scalable", 3, 1, 1, bytearray(b"u" * 128), 0),
+        ("comm_destroy", "comm"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_an_old_library_sends_to_each() -> None:
     ("refuse", "says"),
     [
         (
-            "comm_init_rank",
+            "comm_init_rank_scalable",
             "ncclCommInitRank: expected ncclSuccess, found UnhandledCudaError (1): unhandled cuda error",
         ),
         ("all_gather", "all_gather of 8 elements: expected ncclSuccess, found UnhandledCudaError (1)"),
@@ -165,6 +167,12 @@ def test_trouble_that_comes_later_is_told() -> None:
     assert comm.trouble() == ""
     bindings.code, bindings.said = Result.RemoteError, "Connection closed by remote peer"
     assert comm.trouble() == "error 6; NCCL says: Connection closed by remote peer"
+
+
+def test_a_library_that_is_too_old_is_refused() -> None:
+    """Before 2.23 ranks are not made as nccl4py makes them: said at once, with what to install."""
+    with pytest.raises(NcclError, match=r"^expected NCCL 2\.23 or newer, found 2\.20\.5; "):
+        Nccl(Bindings(version=22005))
 
 
 class DynamicLibNotFoundError(RuntimeError):

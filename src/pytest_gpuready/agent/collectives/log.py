@@ -22,7 +22,7 @@ AT_ONCE = 2**20
 MOST_AT_ONCE = 64 * 2**20
 """Bytes that are read at a time, and of what has come since the last time."""
 
-_PREFIX = re.compile(r"^\S*:\d+:\d+ (?:\[\d+\] )?")
+_PREFIX = re.compile(r"^(?:\[[^\]]*\] )?\S*:\d+:\d+ (?:\[\d+\] )?")
 _TELLING = re.compile(
     r" via | Bytes -> Algo |NVLS|nvls channels|Using network|^NCCL INFO NET/|GPU Direct RDMA|set by environment"
     r"|Connected all|comm 0x|Init COMPLETE|Init timings|NCCL version|MNNVL"
@@ -86,6 +86,8 @@ class NcclLog:
         text = raw[: 4 * LONGEST].decode("utf-8", "replace")
         text = "".join(sign if sign.isprintable() else "?" for sign in text[:LONGEST])
         said = _PREFIX.sub("", text)
+        if not said.strip():  # stands before each warning
+            return None
         called = _ALGORITHM.search(said)
         if self._keeps(said):
             self.lines.append(text)

@@ -13,6 +13,9 @@ from pytest_gpuready.agent.cuda_driver import install
 from pytest_gpuready.agent.stress.device import is_absent
 from pytest_gpuready.errors import ToolError
 
+OLDEST = 22300
+"""From this version on ranks can be made as nccl4py makes them."""
+
 ALLTOALL_SINCE = 22800
 """NCCL's number of the version from which it has alltoall as one call; before, it is a group of send and receive."""
 
@@ -34,6 +37,8 @@ class Nccl:
         self.bindings = bindings
         self.number = int(self._ask("ncclGetVersion", bindings.get_version))
         self.version = f"{self.number // 10000}.{self.number // 100 % 100}.{self.number % 100}"
+        if self.number < OLDEST:
+            raise NcclError(f"expected NCCL 2.23 or newer, found {self.version}; {install()}")
 
     def unique_id(self) -> bytes:
         """What all ranks join with; made by one of them."""
@@ -41,8 +46,8 @@ class Nccl:
 
     def join(self, nranks: int, rank: int, unique_id: bytes, stream: int, datatype: str) -> Communicator:
         """A rank of the communicator, on the GPU whose context is current; waits for all the others."""
-        known = self.bindings.UniqueId.from_buffer(unique_id)
-        comm = self._ask("ncclCommInitRank", self.bindings.comm_init_rank, nranks, known, rank)
+        ids = bytearray(unique_id)  # the form in which nccl4py itself hands over ids, one or several
+        comm = self._ask("ncclCommInitRank", self.bindings.comm_init_rank_scalable, nranks, rank, 1, ids, 0)
         return Communicator(self, comm, place=(nranks, rank), stream=stream, datatype=datatype)
 
     def _ask(self, name: str, function: Any, *arguments: Any) -> Any:
