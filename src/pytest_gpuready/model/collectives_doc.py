@@ -50,7 +50,7 @@ class Plan(Wire, frozen=True, kw_only=True, omit_defaults=True):
     nranks: int = 0
     """Of all nodes; 0: as many as there are GPUs here."""
     environment: dict[str, str] = {}
-    """NCCL_* that the ranks get; those of the surroundings they do not get."""
+    """NCCL_* that the ranks get; those of the surroundings they do not get (but see `CollectivesDoc.kept`)."""
     debug: str = "INIT,NET,GRAPH,ENV,TUNING"
     """NCCL_DEBUG_SUBSYS of the log that is kept; "" for none."""
     margin_c: float = 3.0
@@ -226,6 +226,8 @@ class CollectivesDoc(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """The largest size for which there was memory on all GPUs."""
     dropped: list[str] = []
     """Names of the NCCL_* variables of the surroundings, which the ranks did not get."""
+    kept: dict[str, str] = {}
+    """Those that they got all the same: NCCL_NVLS_ENABLE=0, which protects a host."""
     ready_s: float | None = None
     """From the beginning until all ranks were in the communicator."""
     seconds: float = 0.0

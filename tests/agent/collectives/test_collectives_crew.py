@@ -191,6 +191,22 @@ def test_a_rank_in_trouble_ends_the_run(word: str, node: Node, tmp_path: Path, m
     assert clean(document, tmp_path)
 
 
+def test_multicast_is_not_switched_on_again(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the node has NVLink multicast off every rank has it off, and the document says so; a plan that wants it is
+    refused before any rank is started."""
+    node(2)
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+    monkeypatch.setenv("ENVIRONMENT", str(tmp_path / "environment"))
+    document = Crew(PLAN, (), rank=RANK).run()
+    given = [json.loads(line)["NCCL_NVLS_ENABLE"] for line in (tmp_path / "environment").read_text().splitlines()]
+    assert given == ["0", "0"]
+    assert (document.kept, document.dropped) == ({"NCCL_NVLS_ENABLE": "0"}, [])
+    wants = msgspec.structs.replace(PLAN, environment={"NCCL_NVLS_ENABLE": "2"})
+    refused = Crew(wants, (), rank=RANK).run()
+    assert refused.problem.startswith("expected NCCL_NVLS_ENABLE=0, as whoever runs this node has set it")
+    assert [rank.pid for rank in refused.ranks] == [0, 0]
+
+
 def test_what_nccl_warned_stands_beside_the_reason(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank whose NCCL refuses has its own words and the last warning of its log; one that died, its stderr."""
     node(2)

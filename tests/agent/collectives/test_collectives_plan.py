@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_gpuready.agent.collectives.plan import PlanError, environment, ranks, read
+from pytest_gpuready.agent.collectives.plan import PlanError, environment, kept, ranks, read
 from pytest_gpuready.model.collectives_doc import Plan
 
 GOOD: dict[str, Any] = {"ops": ["all_reduce"], "sizes_bytes": [8, 16]}
@@ -86,3 +86,18 @@ def test_only_the_plan_decides_about_nccl() -> None:
         "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV,TUNING",
         "NCCL_DEBUG_FILE": "/tmp/0.log",
     }
+
+
+def test_multicast_that_is_off_stays_off() -> None:
+    """NCCL_NVLS_ENABLE=0 of the surroundings reaches the ranks whether the plan names it or not; a plan that wants it
+    on is refused there, and only there. Any other value of the surroundings goes."""
+    off = {"NCCL_NVLS_ENABLE": "0"}
+    plain, on = (
+        Plan(ops=[], sizes_bytes=[], debug=""),
+        Plan(ops=[], sizes_bytes=[], environment={"NCCL_NVLS_ENABLE": "1"}),
+    )
+    assert environment(plain, off, Path("x")) == kept(plain, off) == off
+    with pytest.raises(PlanError, match="expected NCCL_NVLS_ENABLE=0, as whoever runs this node has set it, found '1'"):
+        environment(on, off, Path("x"))
+    assert kept(on, {}) == kept(plain, {"NCCL_NVLS_ENABLE": "1"}) == {}
+    assert environment(plain, {"NCCL_NVLS_ENABLE": "1"}, Path("x")) == {}

@@ -99,7 +99,7 @@ class Crew:
         """Collective and size that run."""
         self._telling = Telling(self._began)
         self._known: set[int] = set()
-        self._dropped = sorted(name for name in os.environ if name.startswith("NCCL_"))
+        self._kept: dict[str, str] = {}
         self._guard = Guard(bdfs, plan.sample_s, margin_c=plan.margin_c, sampled=lambda _: None, command=watch)
 
     def tell(self) -> None:
@@ -147,6 +147,7 @@ class Crew:
             raise EndedError(self._guard.problem or "expected GPUs on this node, found that NVML names none")
         self._members = [Member(bdf, self._plan.first_rank + at) for at, bdf in enumerate(bdfs)]
         try:
+            self._kept = plans.kept(self._plan, os.environ)
             self._nranks = plans.ranks(self._plan, len(bdfs))
         except plans.PlanError as error:
             raise EndedError(str(error)) from error
@@ -358,7 +359,8 @@ class Crew:
             rows=self._rows,
             left_out=self._left_out,
             largest_bytes=self._largest,
-            dropped=self._dropped,
+            dropped=sorted(name for name in os.environ if name.startswith("NCCL_") and name not in self._kept),
+            kept=self._kept,
             ready_s=self._ready_s,
             seconds=round(time.monotonic() - self._began, 3),
             ended_early=self._told,

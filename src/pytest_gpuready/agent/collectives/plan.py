@@ -26,6 +26,9 @@ LEAST_SIZE, LARGEST_SIZE = 8, 2**40
 OURS = ("NCCL_DEBUG", "NCCL_COMM_ID")
 """Beginnings of names that the crew sets."""
 
+KEPT = {"NCCL_NVLS_ENABLE": "0"}
+"""Who has switched NVLink multicast off may have done it for the health of the host: that is not for us to undo."""
+
 _VARIABLE = re.compile(r"NCCL_[A-Z0-9_]{1,60}")
 _PRINTABLE = re.compile(r"[ -~]{0,400}")
 _COMM = re.compile(r"[A-Za-z0-9._:\[\]%-]{1,255}:\d{1,5}")
@@ -82,10 +85,26 @@ def ranks(plan: Plan, gpus: int) -> int:
     return nranks
 
 
+def kept(plan: Plan, surroundings: Mapping[str, str]) -> dict[str, str]:
+    """Those NCCL_* of the surroundings that the ranks get all the same.
+
+    Raises:
+        PlanError: the plan wants it otherwise.
+    """
+    found = {name: value for name, value in KEPT.items() if surroundings.get(name) == value}
+    for name, value in found.items():
+        wanted = plan.environment.get(name, value)
+        if wanted != value:
+            raise PlanError(
+                f"expected {name}={value}, as whoever runs this node has set it, found {wanted!r} in the plan"
+            )
+    return found
+
+
 def environment(plan: Plan, surroundings: Mapping[str, str], log: Path) -> dict[str, str]:
-    """What a rank gets: no NCCL_* of the surroundings, those of the plan, and where its log goes."""
+    """What a rank gets: no NCCL_* of the surroundings but those `kept`, those of the plan, and where its log goes."""
     found = {name: value for name, value in surroundings.items() if not name.startswith("NCCL_")}
-    found |= plan.environment
+    found |= kept(plan, surroundings) | plan.environment
     if plan.debug:
         found |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": plan.debug, "NCCL_DEBUG_FILE": str(log)}
     if plan.comm:
