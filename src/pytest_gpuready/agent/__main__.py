@@ -33,8 +33,6 @@ STRESS_GRACE_S = 20.0
 """As in `model.stress_doc`."""
 COLLECTIVES_GRACE_S = 20.0
 """As in `model.collectives_doc`."""
-GRACES_S = {"around": AROUND_GRACE_S, "stress": STRESS_GRACE_S, "collectives": COLLECTIVES_GRACE_S}
-"""Probe -> how long it has to end what it started and to print what is known; 0 for the others."""
 USAGE = (
     "expected 'node', 'nvml', 'copies BDF', 'copies-together BDF...', 'stress PLAN [BDF...]', "
     "'collectives PLAN [BDF...]', 'after LEVEL' or 'around BDF,... -- WORD...'"
@@ -133,7 +131,8 @@ def tie_to_controller(grace_s: float = 0.0) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run one probe and print its document. 0: printed; 2: called wrongly."""
-    tie_to_controller(GRACES_S.get("".join(argv[:1]), 0.0))
+    graces_s = {"around": AROUND_GRACE_S, "stress": STRESS_GRACE_S, "collectives": COLLECTIVES_GRACE_S}
+    tie_to_controller(graces_s.get("".join(argv[:1]), 0.0))
     from pytest_gpuready.errors import LeaseError  # noqa: PLC0415 - only now: see above
     from pytest_gpuready.model.agent_words import DEADLINE, LEASE  # noqa: PLC0415 - see above
 
