@@ -1,9 +1,9 @@
 """Our sweep beside nccl-tests, from the files of one visit: `python benchmarks/collectives_against_nccl_tests.py DIR`.
 
 DIR holds ours-OP-1.json and theirs-OP-1.txt and so on, taken in turns; ours-quiet-1.json is all_reduce without NCCL's
-log, ours-whole-1.json all collectives in one command. Prints for each collective the medians over the rounds of busbw at
-1, 4 and 8 GiB (out of place), the ratio, the time at the smallest size both ran, and elements that were wrong; with one
-GPU, where busbw is 0, algbw instead. Writes comparison.json beside them.
+log, ours-whole-1.json all collectives in one command. Prints for each collective the medians over the rounds of busbw
+at 1, 4 and 8 GiB (out of place), the ratio, the time at the smallest size both ran, and elements that were wrong; with
+one GPU, where busbw is 0, algbw instead. Writes comparison.json beside them.
 """
 
 from __future__ import annotations

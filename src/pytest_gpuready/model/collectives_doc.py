@@ -141,7 +141,8 @@ class Row(Wire, frozen=True, kw_only=True, omit_defaults=True):
     p50_us: float
     p99_us: float
     max_us: float
-    """Of single iterations out of place, each as long as its slowest rank; measured apart from `out_of_place`."""
+    """Of single iterations out of place, each as long as its slowest rank; measured apart from `out_of_place`. p99 is
+    the nearest rank: of fewer than 100 iterations the longest."""
     slowest_rank: int
     algorithms: list[str] = []
     """ "RING SIMPLE", as NCCL's log says it of this size; empty where it says nothing (alltoall, sendrecv)."""

@@ -258,6 +258,24 @@ def test_sizes_that_do_not_fit_are_left_out_and_said(node: Node, monkeypatch: py
     ]
 
 
+def test_ranks_of_several_nodes_run_the_same(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks of this node are those that the plan says, with the address of rank 0; their iterations are the plan's
+    whatever they last, and a size for which there is no memory here is no size to leave out."""
+    node(2)
+    monkeypatch.setenv("ENVIRONMENT", str(tmp_path / "environment"))
+    plan = msgspec.structs.replace(PLAN, comm="node01:5000", nranks=16, first_rank=8, size_s=0.1)
+    document = Crew(plan, (), rank=RANK).run()
+    assert (document.problem, document.nranks) == ("", 16)
+    assert [rank.rank for rank in document.ranks] == [8, 9]
+    assert [row.iterations for row in document.rows] == [8, 8, 4] * 2
+    row = document.rows[2]
+    assert row.out_of_place.busbw_gb_per_s == pytest.approx(row.out_of_place.algbw_gb_per_s * 2 * 15 / 16)
+    given = json.loads((tmp_path / "environment").read_text().splitlines()[0])
+    assert given["NCCL_COMM_ID"] == "node01:5000"
+    behave(monkeypatch, "small")
+    assert "expected memory for two buffers of 2097152 bytes, found" in Crew(plan, (), rank=RANK).run().problem
+
+
 def test_a_slow_wire_gets_fewer_iterations(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a millisecond a MiB and a tenth of a second for each size, the larger size has fewer; the row says so."""
     node(1)

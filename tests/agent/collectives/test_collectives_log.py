@@ -64,6 +64,20 @@ def test_what_is_kept_is_bounded_and_tells(tmp_path: Path) -> None:
     assert found.left_out == len(lines) - len(found.lines)
 
 
+def test_all_lines_together_are_bounded(tmp_path: Path) -> None:
+    """However long the lines are, they take no more than their room, and warnings have a room of their own."""
+    long = "y" * 390
+    lines = [f"INFO comm 0x{at} {long}" for at in range(1000)] + [f"WARN {at} {long}" for at in range(1000)]
+    found = written(tmp_path / "0.log", *lines)
+    found.take()
+    found.close()
+    warned = [line for line in found.lines if "WARN" in line]
+    others = [line for line in found.lines if "WARN" not in line]
+    assert log.ROOM - log.LONGEST < sum(map(len, others)) <= log.ROOM
+    assert log.ROOM_OF_WARNINGS - log.LONGEST < sum(map(len, warned)) <= log.ROOM_OF_WARNINGS
+    assert found.left_out == 2000 - len(found.lines)
+
+
 def test_lines_are_bounded_and_plain(tmp_path: Path) -> None:
     """A line of a megabyte is cut, control characters are replaced, and a call with a number of a hundred digits is one
     that can be told."""

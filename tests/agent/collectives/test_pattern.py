@@ -25,7 +25,7 @@ def test_the_closed_form_is_the_sum(nranks: int, seed: int, index: int) -> None:
 @pytest.mark.parametrize("datatype", ["float32", "bfloat16"])
 def test_the_highest_are_exact(datatype: str) -> None:
     """Whatever the hash gives, sums stay where every integer is one of the datatype; neighbouring ranks differ."""
-    for nranks in (1, 2, 3, 4, 7, 8, 16, 64, 72, 128):
+    for nranks in (1, 2, 3, 4, 7, 8, 16, 23, 64, 71, 72, 127, 128):
         for summed in (True, False):
             known = weights(nranks, datatype, summed=summed)
             if summed:
@@ -35,6 +35,13 @@ def test_the_highest_are_exact(datatype: str) -> None:
             if nranks > 1:
                 assert known.of(0) != known.of(1)
             assert known.high_a & (known.high_a - 1) == known.high_b & (known.high_b - 1) == 0
+
+
+def test_no_element_of_any_rank_is_nothing() -> None:
+    """What a rank that is left out would have added is 1 at least, also where the hash gives its least."""
+    known = weights(2, "bfloat16", summed=True)
+    own = [element(3, index, known, many=1, weight=known.of(0)) for index in range(1000)]
+    assert (min(own), max(own)) == (1, known.high_a)
 
 
 def test_too_many_ranks_are_refused() -> None:

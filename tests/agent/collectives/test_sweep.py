@@ -92,10 +92,15 @@ def test_an_untouched_output_is_found(op: str) -> None:
 
 
 class Lazy(Comm):
-    """A communicator whose calls do nothing at all."""
+    """A communicator whose calls do nothing at all; `found` is what the output held at each."""
+
+    def __init__(self, board: Board, rank: int, datatype: str) -> None:
+        super().__init__(board, rank, datatype)
+        self.found: list[bytes] = []
 
     def run(self, op: str, send: int, receive: int, count: int) -> None:
         self.calls.append(op)
+        self.found.append(ctypes.string_at(receive, shape(op, SIZE, 2, "float32").receive_bytes))
 
     def barrier(self, address: int) -> None:
         self.calls.append("barrier")
@@ -103,7 +108,7 @@ class Lazy(Comm):
 
 @pytest.mark.parametrize("op", COLLECTIVES)
 def test_a_collective_that_does_nothing_is_found(op: str) -> None:
-    """Also where a right result of the same size, or of the same place, lies there from the step before."""
+    """Also where the data of the step before lies there: the whole output is poisoned before each check."""
     board = Board(1)
     work = RankWork(rank=0, nranks=2, datatype="float32", check=True, seed=7, makes_id=True)
     gpu, comm = Gpu(), Lazy(board, 0, "float32")
@@ -111,12 +116,28 @@ def test_a_collective_that_does_nothing_is_found(op: str) -> None:
     sweep = Sweep(gpu, comm, work)
     sweep.allocate(SIZE)
     for number in (0, 1):
+        comm.found.clear()
         result = sweep.run(step(op, number))
+        assert set(comm.found[0]) == {0xFF}
         assert result.out_of_place.wrong == shape(op, SIZE, 2, "float32").receive_bytes // 4
         if result.in_place:  # a rank's own part of an all_gather lies where it has to
             assert result.in_place.wrong == shape(op, SIZE, 2, "float32").receive_bytes // 4 // (
                 2 if op == "all_gather" else 1
             )
+
+
+def test_the_first_of_many_is_told() -> None:
+    """Where a thread of the kernel finds several, and others too, it is the first element that is told."""
+    size = 2 * 2 * 16 * 256 * 4  # every thread of the stand-in's grid has two elements
+
+    def forget(op: str, receive: int, width: int) -> None:
+        ctypes.memset(receive + 12, 0xFF, size - 12)
+
+    work = RankWork(rank=0, nranks=1, datatype="float32", check=True, seed=7, makes_id=True)
+    sweep = Sweep(Gpu(), Comm(Board(1), 0, "float32", forget), work)
+    sweep.allocate(size)
+    result = sweep.run(step("sendrecv", size=size))
+    assert (result.wrong[0].count, result.wrong[0].first_index) == (size // 4 - 3, 3)
 
 
 def test_parts_in_the_wrong_order_are_found() -> None:

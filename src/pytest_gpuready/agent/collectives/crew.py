@@ -50,9 +50,6 @@ SETTLE_S = 1.0
 AHEAD_S = 2.0
 """So long before the crew's deadline a rank says that NCCL does not go on: who then is silent hangs itself."""
 
-SPARE_BYTES = 2**30
-"""Memory that is left free: NCCL takes more when it first uses a path."""
-
 TOLD = "told to end"
 
 
@@ -197,10 +194,10 @@ class Crew:
         self._ask({"join": here.id}, "joined", give_up, "joining the communicator")
         self._unlink()
         free = min(member.hand.joined.free_bytes for member in self._members if member.hand.joined)
-        fitting = [size for size in plan.sizes_bytes if 2 * size + SPARE_BYTES <= free]
-        if not fitting:
-            raise EndedError(f"expected memory for two buffers of {plan.sizes_bytes[0]} bytes, found {free} bytes free")
-        self._largest = fitting[-1]
+        try:
+            self._largest = plans.largest(plan, free)
+        except plans.PlanError as error:
+            raise EndedError(str(error)) from error
         self._ask({"largest": self._largest}, "allocated", give_up, "taking memory")
         self._ready_s = round(time.monotonic() - self._began, 3)
 

@@ -18,6 +18,9 @@ FIRST, WARNINGS, TELLING = 200, 200, 400
 LONGEST = 400
 """Signs of a line that are kept."""
 
+ROOM, ROOM_OF_WARNINGS = 3 * 2**15, 2**15
+"""Signs of all lines that are kept, and of warnings: a document holds the logs of many ranks."""
+
 AT_ONCE = 2**20
 MOST_AT_ONCE = 64 * 2**20
 """Bytes that are read at a time, and of what has come since the last time."""
@@ -44,6 +47,7 @@ class NcclLog:
         self._half = b""
         self._seen: set[str] = set()
         self._warnings = self._telling = 0
+        self._room = {False: ROOM, True: ROOM_OF_WARNINGS}
 
     def open(self) -> None:
         """From now on it does not need its name."""
@@ -88,8 +92,10 @@ class NcclLog:
         said = _PREFIX.sub("", text)
         if not said.strip():  # stands before each warning
             return None
-        called = _ALGORITHM.search(said)
-        if self._keeps(said):
+        called = _ALGORITHM.search(said) if " Bytes -> Algo " in said else None
+        warning = "NCCL WARN" in said
+        if self._keeps(said) and len(text) <= self._room[warning]:
+            self._room[warning] -= len(text)
             self.lines.append(text)
         else:
             self.left_out += 1

@@ -23,6 +23,9 @@ MOST_BYTES = 2**16
 LEAST_SIZE, LARGEST_SIZE = 8, 2**40
 """The barrier before each size moves four bytes: NCCL's log tells it by that from what is measured."""
 
+SPARE_BYTES = 2**30
+"""Memory that is left free: NCCL takes more when it first uses a path."""
+
 OURS = ("NCCL_DEBUG", "NCCL_COMM_ID")
 """Beginnings of names that the crew sets."""
 
@@ -83,6 +86,19 @@ def ranks(plan: Plan, gpus: int) -> int:
     except PatternError as error:
         raise PlanError(str(error)) from error
     return nranks
+
+
+def largest(plan: Plan, free_bytes: int) -> int:
+    """The largest size for which there is memory, where the fullest GPU has so much.
+
+    Raises:
+        PlanError: there is none; or others than the plan's would be run, and ranks elsewhere wait for what is not.
+    """
+    fitting = [size for size in plan.sizes_bytes if 2 * size + SPARE_BYTES <= free_bytes]
+    needed = plan.sizes_bytes[-1 if plan.comm else 0]
+    if not fitting or (plan.comm and fitting != plan.sizes_bytes):
+        raise PlanError(f"expected memory for two buffers of {needed} bytes, found {free_bytes} bytes free")
+    return fitting[-1]
 
 
 def kept(plan: Plan, surroundings: Mapping[str, str]) -> dict[str, str]:
