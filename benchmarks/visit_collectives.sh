@@ -62,7 +62,7 @@ seconds() { # NAME COMMAND..: runs it, notes wall seconds and exit code in secon
     return "$code"
 }
 DEBUG=INIT,NET,GRAPH,ENV,TUNING
-ours() { seconds "sweep $1, $2" timeout 200 "$PY" -m pytest_gpuready.agent collectives "$(plan "$1" "$3")" >"$OUT/ours-$4-$2.json" 2>>"$OUT/stderr.txt"; }
+ours() { seconds "sweep $4, $2" timeout 200 "$PY" -m pytest_gpuready.agent collectives "$(plan "$1" "$3")" >"$OUT/ours-$4-$2.json" 2>>"$OUT/stderr.txt"; }
 theirs() {
     [ -n "$built" ] || return 0
     seconds "nccl-tests $1, $2" timeout 200 "$SITE/nccl-tests/build/$1_perf" -b 8 -e 8G -f 2 -g "$N" -n 20 -w 5 >"$OUT/theirs-$1-$2.txt" 2>&1

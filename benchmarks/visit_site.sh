@@ -13,7 +13,7 @@ export PYTHONPATH=$SITE:$PWD/src PYTHONUNBUFFERED=1
     uname -srvm; nproc; "$PY" --version
     nvidia-smi --query-gpu=name,driver_version,power.limit,temperature.gpu,ecc.errors.corrected.volatile.total --format=csv,noheader
     "$PY" -c 'import importlib.metadata as m
-for n in ("torch", "cuda-core", "cuda-bindings", "nvmath-python", "numpy", "nvidia-cublas", "nvidia-cuda-nvrtc"):
+for n in ("torch", "cuda-core", "cuda-bindings", "nvmath-python", "numpy", "nvidia-cublas", "nvidia-cuda-nvrtc", "nccl4py", "nvidia-nccl-cu12", "nvidia-nccl-cu13"):
     try: print(n, m.version(n))
     except m.PackageNotFoundError: print(n, "absent")'
 } 2>&1 | tee "$OUT/machine.txt"
