@@ -34,7 +34,7 @@ from pytest_gpuready.certificate.opening import header_lines, long_s, seen
 from pytest_gpuready.certificate.written import json_chunks
 from pytest_gpuready.errors import InventoryError, StoreError, TransportError
 from pytest_gpuready.files import write_together
-from pytest_gpuready.inventory import Site, applies, choose_profile, resolve
+from pytest_gpuready.inventory import Site, applies, resolve
 from pytest_gpuready.inventory.nodeset import fold
 from pytest_gpuready.inventory.racks import asked_for, with_switches
 from pytest_gpuready.inventory.ways import SshWay
@@ -253,6 +253,8 @@ class Acceptance:
             CopiesProbe(),
         ]
         firsts = self._probes[:2]
+        if not settings.joined:
+            reach.begin()
         store = Store(settings.out, reach.transport)
         if settings.joined:
             keys = [key_of(probe.name, name) for probe in firsts for name in reach.names]
@@ -265,8 +267,7 @@ class Acceptance:
             first = ask_here(firsts, reach.names[0], reach.transport)
         self._first = first
         option = settings.profile or None
-        profile = choose_profile(site, option, first.docs)
-        hold_to_site(first, firsts, site, profile)
+        profile = hold_to_site(first, firsts, site, option)
         self._node_docs = first.docs
         self.profile: Profile = profile or load("base")
         self._probes.append(TogetherProbe(self.profile))
@@ -290,12 +291,12 @@ class Acceptance:
             unreached=first.unreached,
             gives_up=reach.remote,
         )
-        self._assume(*filter(None, (reach.left_out, *self._differences())))
-        self._assume(*not_leased(first.taken))
+        self.assume(*filter(None, (reach.left_out, *self._differences())))
+        self.assume(*not_leased(first.taken))
         if settings.burn:
             if why := refused(settings.burn, self.inventory, self.level):
                 raise InventoryError(why)
-            self._assume(told(settings.burn, self.inventory))
+            self.assume(told(settings.burn, self.inventory))
         if settings.joined:
             self.run: Run = join_run(settings.out, store)
             return
@@ -310,7 +311,7 @@ class Acceptance:
             level=self.level,
             anew=settings.record is not None,
         )
-        self._assume(*continued(self.run, [node.name for node in self.inventory.nodes]))
+        self.assume(*continued(self.run, [node.name for node in self.inventory.nodes]))
         if not settings.only_collected:
             self.conclude({}, finished=False)
 
@@ -324,7 +325,7 @@ class Acceptance:
         }
         return max(levels, default=1)
 
-    def _assume(self, *lines: str) -> None:
+    def assume(self, *lines: str) -> None:
         """Add lines to what the certificate prints as assumed."""
         self.inventory = dataclasses.replace(self.inventory, assumptions=(*self.inventory.assumptions, *lines))
         self.findings.inventory = self.inventory

@@ -26,11 +26,11 @@ from pytest_gpuready.certificate.build import Record
 from pytest_gpuready.certificate.document import Certificate
 from pytest_gpuready.certificate.lines import one_line
 from pytest_gpuready.certificate.summary import summary_lines
-from pytest_gpuready.certificate.words import STOPPED
+from pytest_gpuready.certificate.words import stopped
 from pytest_gpuready.errors import GpuReadyError, LeaseError, StoreError, UnreachedError
 from pytest_gpuready.grouped import Group, decode, groups
 from pytest_gpuready.judge import Found
-from pytest_gpuready.judging import CLAUSE, LOST, NO_ANSWER, Judging, NotMeasuredError, parts_of
+from pytest_gpuready.judging import CLAUSE, LOST, NO_ANSWER, UNRECORDED, Judging, NotMeasuredError, parts_of
 from pytest_gpuready.model import Clause, Outcome, Part
 from pytest_gpuready.profiles.metrics import AFTER_LOAD
 from pytest_gpuready.screen import screen_of
@@ -165,6 +165,7 @@ class Driving:
         self._lost: Lost = defaultdict(dict)
         self._trouble = ""
         self._unkept = ""
+        self._unrecorded = ""
         self._let_go = ""
         self._plan: list[str] = []
         self._feasible = True
@@ -277,6 +278,7 @@ class Driving:
         """Collect what tests said, here or in a worker."""
         said = {str(name): str(value) for name, value in report.user_properties}
         self._unkept = self._unkept or said.get(UNKEPT, "")
+        self._unrecorded = self._unrecorded or said.get(UNRECORDED, "")
         if "gpuready.clause" not in said:
             return
         if report.when == "teardown" and not report.failed:
@@ -321,7 +323,10 @@ class Driving:
             blockers.append(f"nothing more was measured: {self._unkept}")
             exit_status = int(pytest.ExitCode.TESTS_FAILED)
         if exit_status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            blockers.append(f"{STOPPED}{exit_status}: {_PYTEST_CODES.get(exit_status, 'stopped early')}")
+            blockers.append(stopped(exit_status))
+        self._unrecorded = self._unrecorded or one_line(self.acceptance.reach.unrecorded)
+        if self._unrecorded:
+            self.acceptance.assume(self._unrecorded)
         try:
             self.certificate = self.acceptance.conclude(self._records, finished=True, blockers=blockers)
         except StoreError as error:
@@ -339,7 +344,7 @@ class Driving:
         if blockers and not self._unkept:
             return exit_status
         code = {"ACCEPTED": 0, "REJECTED": 1, "INCOMPLETE": INCOMPLETE}[self.certificate.judged]
-        return code or exit_status
+        return code or exit_status or (INCOMPLETE if self._unrecorded else 0)
 
     def look_back(self, code: int) -> int:
         """Behind all other plug-ins: raw output that one of them took away is there again, or 0 becomes INCOMPLETE."""
@@ -359,8 +364,8 @@ class Driving:
         if self._trouble:
             reporter.write_sep("=", "GPU acceptance certificate")
             reporter.write_line(f"INCOMPLETE  {self._trouble}")
-        if self._let_go:
-            reporter.write_line(f"gpuready: {self._let_go}")
+        for line in filter(None, (self._unrecorded, self._let_go)):
+            reporter.write_line(f"gpuready: {line}")
         if self.certificate is None:
             return
         write_blocks(reporter, self.certificate, self._lost)
@@ -371,15 +376,6 @@ class Driving:
             reporter.write_line(f"{label:<11} {text}")
         if replay:
             reporter.write_sep("=", f"{basis}: certifies no hardware")
-
-
-_PYTEST_CODES = {
-    2: "the run was interrupted",
-    3: "internal error",
-    4: "usage error",
-    5: "no test was collected",
-    6: "too many warnings",
-}
 
 
 @functools.lru_cache

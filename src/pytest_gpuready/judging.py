@@ -26,6 +26,8 @@ LOST = "gpuready.lost"
 """The property that says why nodes that had answered before gave no answer: JSON, node -> reason."""
 SAID = pytest.StashKey[list[Said]]()
 """What a test that stands for several parts came to on each of them."""
+UNRECORDED = "gpuready.unrecorded"
+"""The property of a report that says why the recording of this process is incomplete, said once."""
 USUAL = pytest.StashKey[Callable[..., Any]]()
 """How pytest itself shows why a test failed."""
 WHY_LOST = pytest.StashKey[dict[str, str]]()
@@ -57,6 +59,7 @@ class Judging:
     def __init__(self, config: pytest.Config, acceptance: Acceptance) -> None:
         self._config = config
         self._acceptance = acceptance
+        self._unrecorded = ""
 
     def measured(self, item: pytest.Item, part: Part) -> Found:
         """See the fixture of this name. A group has no one measurement: its test asks for each part when it is called.
@@ -133,6 +136,9 @@ class Judging:
 
     def before_report(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Write what this phase of a clause test said into the item's properties, before its report is made."""
+        if not self._unrecorded and (unrecorded := self._acceptance.reach.unrecorded):
+            self._unrecorded = unrecorded
+            item.user_properties.append((UNRECORDED, one_line(unrecorded)))
         clause = item.stash.get(CLAUSE, None)
         if clause is None:
             return

@@ -222,3 +222,19 @@ def test_two_hundred_nodes_are_looked_at_once(tmp_path: Path, monkeypatch: pytes
     assert [name for name, outcome in found.items() if outcome is not Outcome.PASS] == [SLOW]
     assert looks == [400, 400]
     assert probe.reads <= 400 + 3
+
+
+def test_what_gave_no_answer_is_judged_once(tmp_path: Path) -> None:
+    """However often a cell without an answer is asked for, its verdict is the same object, until there is another
+    reason; and its node has failed nothing."""
+    taking, _, probe = site(tmp_path, transport=Echo(dead="node3"))
+    findings, part = taking.findings, Part(node="node3", index=0)
+    before = findings.verdict(LINK, part)
+    assert before.reason == "node3 GPU 0: link was not measured"
+    taking.take(LINK, part)
+    verdict = findings.verdict(LINK, part)
+    assert (verdict.outcome, verdict.reason) == (Outcome.NOT_MEASURED, "node3: no route")
+    assert findings.verdict(LINK, part) is verdict
+    findings.reread()
+    assert findings.verdict(LINK, part) is verdict
+    assert not findings.failed(probe, part)

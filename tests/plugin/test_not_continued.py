@@ -180,6 +180,16 @@ def test_one_stand_in_among_hardware_costs_itself(accept: Accept) -> None:
     assert "names itself a stand-in" in str(run.certificate["why"])
 
 
+def test_a_node_that_is_refused_has_no_say_in_the_profile(accept: Accept) -> None:
+    """Stand-ins that show another model, though most of all nodes, are refused; what is left is judged by its own
+    profile."""
+    of_h100 = text(lambda said: re.sub(r'"driver": ?"', '"driver":"stand-in ', said).replace("10de:2335", "10de:2330"))
+    record(accept.path / "nodes", node01=of_h100, node02=of_h100, node03=of_h100)
+    run = accept(*LEVEL1)
+    assert judged(run) == {name: "ACCEPTED" if name == "node04" else "INCOMPLETE" for name in NAMES}
+    assert run.certificate["profile"]["name"] == "h200-sxm"
+
+
 def test_a_recording_of_selected_nodes_is_judged_as_the_run(accept: Accept) -> None:
     """Only the nodes that were asked for are expected; one that the site file declares and that is in neither is
     missing."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pytest_gpuready.errors import RecordingEndedError, TransportError
+from pytest_gpuready.files import write_atomically
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.transport import Ended, Interrupted
 from pytest_gpuready.transport.local import Local
@@ -139,6 +141,83 @@ def test_a_broken_result_file_is_one_line(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(TransportError, match="expected the result of a command in"):
         Replay(tmp_path / "r")
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that has room for everything but for a result with the word "long" in it."""
+
+    def write(path: Path, data: bytes) -> None:
+        if b"long" in data and path.name != "recording.json":
+            raise OSError(28, "No space left on device")
+        write_atomically(path, data)
+
+    monkeypatch.setattr("pytest_gpuready.transport.recording.write_atomically", write)
+
+
+@pytest.mark.usefixtures("full")
+def test_what_cannot_be_kept_costs_the_recording_alone(tmp_path: Path) -> None:
+    """Every outcome still reaches the run; the recording says from where on it is incomplete, keeps nothing behind
+    that, leaves no file without a result, and answers for what it holds."""
+    recording = Recording(Local(), tmp_path / "r")
+    recording.begin(["node01"])
+    commands = [echo("short"), echo("long"), echo("after")]
+    outcomes = [outcome for command in commands for _, outcome in recording.run_many([command])]
+    assert [outcome.stdout for outcome in outcomes if isinstance(outcome, CommandResult)] == [
+        "short\n",
+        "long\n",
+        "after\n",
+    ]
+    assert recording.incomplete.startswith(
+        f"the recording in {tmp_path / 'r'} is incomplete from echo long on node01 on: No space left on device; "
+    )
+    assert [path.name for path in sorted((tmp_path / "r" / "results").iterdir())] == ["0000.json"]
+    replay = Replay(tmp_path / "r")
+    assert replay.run(echo("short")) == outcomes[0]
+    for command in commands[1:]:
+        with pytest.raises(TransportError, match="expected a recorded result, found none"):
+            replay.run(command)
+
+
+@pytest.mark.usefixtures("full")
+def test_a_full_disk_hides_no_ctrl_c(tmp_path: Path) -> None:
+    """The interrupt behind the last result goes on, although that result cannot be recorded."""
+
+    class Pressed(Local):
+        def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
+            for command in commands:
+                yield command, self.run(command)
+            raise KeyboardInterrupt
+
+    recording = Recording(Pressed(), tmp_path / "r")
+    ended = recording.run_many([echo("long")])
+    assert isinstance(next(ended)[1], CommandResult)
+    with pytest.raises(KeyboardInterrupt):
+        next(ended)
+    assert recording.incomplete
+
+
+def test_a_recording_that_is_taken_away_is_incomplete(tmp_path: Path) -> None:
+    """Where the recording is removed while it is made, what comes later does not pass for all of it."""
+    recording = Recording(Local(), tmp_path / "r")
+    recording.begin(["node01"])
+    recording.run(echo("x"))
+    shutil.rmtree(tmp_path / "r")
+    assert recording.run(echo("y")).stdout == "y\n"
+    assert "is incomplete from echo y on node01 on: recording.json is gone" in recording.incomplete
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_claim_without_a_result_holds_nothing(tmp_path: Path) -> None:
+    """An empty file, left by who was killed before it wrote, costs its own command and not the recording."""
+    recording = Recording(Local(), tmp_path / "r")
+    recording.run(echo("x"))
+    (tmp_path / "r" / "lost").mkdir()
+    for claim in ("results/0001.json", "lost/0000.json"):
+        (tmp_path / "r" / claim).touch()
+    recording.run(echo("z"))
+    assert [result.stdout for result in read_results(tmp_path / "r")] == ["x\n", "z\n"]
+    assert Replay(tmp_path / "r").run(echo("z")).stdout == "z\n"
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:

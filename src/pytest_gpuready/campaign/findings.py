@@ -68,6 +68,7 @@ class Findings:
         self._read: dict[str, _Read] = {}
         self._kept: dict[str, tuple[bytes, Inventory, _Read]] = {}  # of which file and inventory each was read
         # What follows from the same objects as before is not worked out again: a run asks for each cell many times.
+        self._lacking: dict[tuple[str, Part], Problem] = {}
         self._scopes: dict[tuple[str, Part], tuple[Part | None, str]] = {}
         self._reasons: dict[tuple[str, str], tuple[Clause, str]] = {}
         self._verdicts: dict[tuple[str, Part], tuple[Clause, Found, object, Verdict]] = {}
@@ -87,19 +88,26 @@ class Findings:
         """
         probe = self._probe_of.get(metric)
         if probe is None:
-            return _problem(metric, part, f"{part.label}: no probe answers {metric}")
+            return self._problem(metric, part, f"{part.label}: no probe answers {metric}")
         scope, key = self._place(probe, part)
         if scope is None:
             slot = self.inventory.slot(part)
             gone = "no GPU was found in its place" if slot is None or slot.gpu is None else "it cannot be asked"
-            return _problem(metric, part, f"{part.label}: {gone}")
+            return self._problem(metric, part, f"{part.label}: {gone}")
         read = self._read.get(key) or self._stored(probe, scope)
         if read is None:
-            return _problem(metric, part, f"{part.label}: {metric} was not measured")
+            return self._problem(metric, part, f"{part.label}: {metric} was not measured")
         if answer := read.answers.get((metric, part.name)):
             return answer
         default = read.problem or f"{part.label}: {probe.name} says nothing about {metric}"
-        return _problem(metric, part, default)
+        return self._problem(metric, part, default)
+
+    def _problem(self, metric: str, part: Part, says: str) -> Problem:
+        known = self._lacking.get((metric, part))
+        if known is None or known.says != says:
+            known = Problem(metric=metric, part=part.name, kind=ProblemKind.NOT_MEASURED, says=says)
+            self._lacking[metric, part] = known
+        return known
 
     def unanswered(self, metric: str, part: Part) -> str:
         """Why no answer came back to what measures this metric on this part; "" where one did, or nobody asked."""
@@ -229,8 +237,8 @@ class Findings:
         judged alone, or a part is far from its peers. So it is where one of several parts is known to be wrong, and
         nobody knows which."""
         taken = self._store.read(key_of(probe.name, scope.name))
-        if taken is None:
-            return False
+        if taken is None or not (taken.results or taken.earlier):
+            return False  # no answer is no FAIL
         if Outcome.FAIL in self.outcomes_of(probe, scope) or self._was_far(probe, scope):
             return True
         if any(self._proven(found) for found in self._applying(probe, scope)):
@@ -385,7 +393,3 @@ class Findings:
             if any(verdict.outcome is Outcome.FAIL for verdict in judged):
                 return True
         return False
-
-
-def _problem(metric: str, part: Part, says: str) -> Problem:
-    return Problem(metric=metric, part=part.name, kind=ProblemKind.NOT_MEASURED, says=says)

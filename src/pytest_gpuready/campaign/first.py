@@ -15,7 +15,7 @@ from pytest_gpuready.agent.lease import MUTE
 from pytest_gpuready.campaign.leased import HeldError
 from pytest_gpuready.campaign.store import Taken, key_of
 from pytest_gpuready.errors import GpuReadyError, InventoryError, LeaseError, TransportError
-from pytest_gpuready.inventory import NodeFound, Site, denied
+from pytest_gpuready.inventory import NodeFound, Site, choose_profile, denied
 from pytest_gpuready.inventory.identity import impostors, shared
 from pytest_gpuready.inventory.nodeset import fold
 from pytest_gpuready.inventory.standins import among_hardware
@@ -174,18 +174,26 @@ def read_first(probes: Sequence[Probe], names: Sequence[str], read: Mapping[str,
     return first
 
 
-def hold_to_site(first: First, probes: Sequence[Probe], site: Site | None, profile: Profile | None) -> None:
-    """Refuse who belies the site file, and who names itself a stand-in among hardware.
+def hold_to_site(first: First, probes: Sequence[Probe], site: Site | None, option: str | None) -> Profile | None:
+    """Refuse who names itself a stand-in among hardware, and who belies the site file; returns the profile that the
+    others are judged by (`choose_profile`): a node that is refused has no say in it.
 
     Raises:
-        InventoryError: there is only one node: then the file itself has to be corrected.
+        ProfileError: the profile does not load.
+        InventoryError: it contradicts what is there, or the site file; or there is only one node, and it belies the
+            site file: then the file itself has to be corrected.
     """
-    for name, why in denied(site, first.docs, profile=profile).items():
-        if len(first.docs) == 1:
-            raise InventoryError(why)
-        first.refuse(name, f"{name}: {why}", probes)
     for name, why in among_hardware(site, first.docs).items():
         first.refuse(name, f"{name}: {why}", probes)
+    while True:  # each turn refuses somebody
+        profile = choose_profile(site, option, first.docs)
+        wrong = denied(site, first.docs, profile=profile)
+        for name, why in wrong.items():
+            if len(first.docs) == 1:
+                raise InventoryError(why)
+            first.refuse(name, f"{name}: {why}", probes)
+        if not wrong:
+            return profile
 
 
 def not_leased(taken: Mapping[str, Taken]) -> list[str]:

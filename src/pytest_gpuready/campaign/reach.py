@@ -57,6 +57,20 @@ class Reach:
         paths: Mapping[str, tuple[str, ...]] = topology().paths
         return paths
 
+    def begin(self) -> None:
+        """Be ready to ask the nodes.
+
+        Raises:
+            TransportError: what they say is to be recorded, and cannot be.
+        """
+        if isinstance(self.transport, Recording):
+            self.transport.begin(self.names)
+
+    @property
+    def unrecorded(self) -> str:
+        """From where on a recording that was asked for is incomplete, and why; "" where it is not."""
+        return self.transport.incomplete if isinstance(self.transport, Recording) else ""
+
     def close(self, *, release: bool) -> tuple[str, ...]:
         """Give everything back that was taken to reach the nodes; with `release` their lease, too. Returns the nodes
         that were let go."""

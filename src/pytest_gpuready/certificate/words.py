@@ -59,6 +59,13 @@ OPEN = ("NOT MEASURED", "UNSTABLE", "NOT TESTED")
 
 STOPPED = "pytest ended with code "
 """How the line begins that says why pytest did not come to its end."""
+_PYTEST_CODES = {
+    2: "the run was interrupted",
+    3: "internal error",
+    4: "usage error",
+    5: "no test was collected",
+    6: "too many warnings",
+}
 _EXCLUDED = "excluded by the site file"
 HIDDEN_BY = "hidden by the virtual machine"
 """How the reason of a hidden cell begins."""
@@ -348,3 +355,8 @@ def css_string(text: str) -> str:
     """Untrusted text inside a CSS string: everything but letters, digits and a few signs becomes a CSS escape."""
     safe = clean(text, 120)
     return "".join(c if c.isascii() and (c.isalnum() or c in " ._:-") else f"\\{ord(c):x} " for c in safe)
+
+
+def stopped(code: int) -> str:
+    """The line that says why pytest did not come to its end."""
+    return f"{STOPPED}{code}: {_PYTEST_CODES.get(code, 'stopped early')}"

@@ -2,13 +2,17 @@
 
 Layout: `recording.json` (format, date, product, nodes, notes), `results/NNNN.json`, one self-contained result a file,
 in the order in which they came, and `lost/NNNN.json`, a command to which no answer came, and why. A file is written
-under a temporary name and renamed.
+under a temporary name and renamed; until then its own name is claimed by an empty file, which holds nothing.
+
+What cannot be kept costs the recording and not the run: a load whose result was thrown away would be repeated. From
+there on nothing more is kept, and the recording says why.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import errno
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +28,7 @@ from pytest_gpuready.transport import Ended, Interrupted, StoppedError, Transpor
 
 Paths = Mapping[str, tuple[str, ...]]
 FORMAT = 1
+META = "recording.json"
 SITE = "site.yaml"
 
 
@@ -65,6 +70,26 @@ class Recording:
         self._site = site
         self._selected = tuple(selected)
         self._lock = threading.Lock()
+        self._begun = False
+        self.incomplete = ""
+        """From which command on nothing more was kept, and why; "" while all of it is."""
+
+    def begin(self, nodes: Sequence[str]) -> None:
+        """Make the recording of these nodes, before the first of them is asked.
+
+        Raises:
+            TransportError: it cannot be kept there.
+        """
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            if self._site:
+                write_atomically(self._directory / SITE, self._site.read_bytes())
+            append(self._directory, [], nodes=nodes, selected=self._selected)
+        except OSError as error:
+            raise TransportError(
+                f"expected to keep a recording in {self._directory}, found {error.strerror}; choose another directory"
+            ) from error
+        self._begun = True
 
     def run(self, command: Command) -> CommandResult:
         """Run the command through the inner transport and keep what it printed, on Ctrl-C too if that was anything."""
@@ -72,14 +97,14 @@ class Recording:
             result = self._inner.run(command)
         except Interrupted as stop:
             if stop.result.stdout.strip():
-                self._keep(stop.result)
+                self._keep(command, stop.result)
             raise
         except StoppedError:
             raise
         except TransportError as error:
-            self._keep(lost=Lost(command=command, why=str(error)))
+            self._keep(command, lost=Lost(command=command, why=str(error)))
             raise
-        self._keep(result)
+        self._keep(command, result)
         return result
 
     def run_many(self, commands: Iterable[Command]) -> Iterator[Ended]:
@@ -89,15 +114,16 @@ class Recording:
         A node that gives none is recorded as one that was asked.
         """
         commands = tuple(commands)
-        self._keep(nodes=[command.node for command in commands])
+        if commands:
+            self._keep(commands[0], nodes=[command.node for command in commands])
         left = {command.node for command in commands}
         for command, outcome in run_each(self._inner, commands):
             if command.node not in left:
                 pass  # a second result, or one that nobody asked for: it counts for nothing
             elif isinstance(outcome, CommandResult):
-                self._keep(outcome)
+                self._keep(command, outcome)
             elif not isinstance(outcome, StoppedError):
-                self._keep(lost=Lost(command=command, why=str(outcome)))
+                self._keep(command, lost=Lost(command=command, why=str(outcome)))
             left.discard(command.node)
             yield command, outcome
 
@@ -110,22 +136,28 @@ class Recording:
         try:
             paths = ask()
         except TransportError as error:
-            self._keep(no_switches=str(error))
+            self._keep("the switches", no_switches=str(error))
             raise
         own = {node: tuple(paths[node]) for node in nodes if node in paths}
-        self._keep(switches=own)
+        self._keep("the switches", switches=own)
         return own
 
     def _keep(
         self,
+        what: Command | str,
         *results: CommandResult,
         nodes: Sequence[str] = (),
         lost: Lost | None = None,
         switches: Paths | None = None,
         no_switches: str = "",
     ) -> None:
-        try:
-            with self._lock:
+        """Keep it, unless something before it was not kept; `what` it comes of is named where it cannot be."""
+        with self._lock:
+            if self.incomplete:
+                return
+            try:
+                if self._begun and not (self._directory / META).exists():
+                    raise FileNotFoundError(errno.ENOENT, f"{META} is gone")
                 append(
                     self._directory,
                     list(results),
@@ -135,12 +167,14 @@ class Recording:
                     no_switches=no_switches,
                     selected=self._selected,
                 )
-                if self._site and not (self._directory / SITE).exists():
-                    write_atomically(self._directory / SITE, self._site.read_bytes())
-        except OSError as error:
-            raise TransportError(
-                f"expected to keep a recording in {self._directory}, found {error.strerror}; choose another directory"
-            ) from error
+                self._begun = True
+            except (OSError, TransportError) as error:
+                first = f"{what.shown} on {what.node}" if isinstance(what, Command) else what
+                why = error.strerror if isinstance(error, OSError) else error
+                self.incomplete = (
+                    f"the recording in {self._directory} is incomplete from {first} on: {why}; "
+                    "the run kept all results, but its exit code is not 0; make room and record again"
+                )
 
     def stop(self) -> None:
         """End everything that runs through the inner transport."""
@@ -169,7 +203,7 @@ def append(
     """
     folder = directory / "results"
     folder.mkdir(parents=True, exist_ok=True)
-    meta = read_meta(directory) if (directory / "recording.json").exists() else None
+    meta = read_meta(directory) if (directory / META).exists() else None
     asked = {*(meta.nodes if meta else ()), *nodes}
     for result in results:
         asked.add(result.command.node)
@@ -190,11 +224,12 @@ def append(
         no_switches=no_switches or (meta.no_switches if meta else ""),
         selected=sorted(selected) or (meta.selected if meta else []),
     )
-    write_atomically(directory / "recording.json", msgspec.json.format(msgspec.json.encode(meta), indent=1))
+    write_atomically(directory / META, msgspec.json.format(msgspec.json.encode(meta), indent=1))
 
 
 def _next_file(folder: Path, data: bytes) -> None:
-    """Keep these bytes under the next number. It is claimed with O_EXCL: several processes may record side by side."""
+    """Keep these bytes under the next number, or nothing. It is claimed with O_EXCL: several processes may record side
+    by side."""
     folder.mkdir(exist_ok=True)
     number = sum(1 for _ in folder.glob("*.json"))
     while True:
@@ -205,7 +240,11 @@ def _next_file(folder: Path, data: bytes) -> None:
             break
         except FileExistsError:
             continue
-    write_atomically(path, data)
+    try:
+        write_atomically(path, data)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _now() -> str:
@@ -218,7 +257,7 @@ def read_meta(directory: Path) -> RecordingMeta:
     Raises:
         TransportError: there is no recording in that directory, or it is of another format.
     """
-    path = directory / "recording.json"
+    path = directory / META
     try:
         meta = msgspec.json.decode(path.read_bytes(), type=RecordingMeta)
     except OSError as error:
@@ -236,7 +275,13 @@ def read_meta(directory: Path) -> RecordingMeta:
 
 def result_files(directory: Path) -> list[Path]:
     """The files of a recording, in the order in which their results were recorded."""
-    return sorted((directory / "results").glob("*.json"), key=lambda path: (len(path.name), path.name))
+    return _files(directory / "results")
+
+
+def _files(folder: Path) -> list[Path]:
+    """The numbered files of a folder, in their order, without the claims of who was killed before it wrote."""
+    found = sorted(folder.glob("*.json"), key=lambda path: (len(path.name), path.name))
+    return [path for path in found if path.stat().st_size]
 
 
 def read_lost(directory: Path) -> list[Lost]:
@@ -246,7 +291,7 @@ def read_lost(directory: Path) -> list[Lost]:
         TransportError: a file of it cannot be read.
     """
     lost = []
-    for path in sorted((directory / "lost").glob("*.json"), key=lambda path: (len(path.name), path.name)):
+    for path in _files(directory / "lost"):
         try:
             lost.append(msgspec.json.decode(path.read_bytes(), type=Lost))
         except (OSError, msgspec.DecodeError) as error:
