@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from pytest_gpuready import __version__
 from pytest_gpuready.campaign.continued import continued
 from pytest_gpuready.campaign.directory import Directory, claim
+from pytest_gpuready.campaign.failed import failed_nodes, optional_fails
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.first import ask_all, ask_here, hold_to_site, not_leased, read_first
 from pytest_gpuready.campaign.lease import Lease, default_path, ticket
@@ -20,7 +22,7 @@ from pytest_gpuready.campaign.plan import Asked, plan
 from pytest_gpuready.campaign.plan_lines import plan_lines
 from pytest_gpuready.campaign.progress import Screen
 from pytest_gpuready.campaign.reach import Reach, reach
-from pytest_gpuready.campaign.run import Identity, NodeIdentity, Run, ended, failed_nodes, join_run, open_run
+from pytest_gpuready.campaign.run import Identity, NodeIdentity, Run, ended, join_run, open_run
 from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.campaign.taking import Taking
 from pytest_gpuready.certificate import background
@@ -156,6 +158,7 @@ class Acceptance:
         opening = not finished and not records and len(self.inventory.nodes) > FEW
         if finished:
             self.run.store.restore_evidence()
+        standing = functools.cache(lambda: failed_nodes(self.findings, self._probes).union(self.run.stands))
         certificate = build(
             findings=self.findings,
             opening=opening,
@@ -172,6 +175,7 @@ class Acceptance:
                 command=self.settings.command,
                 site=background.site_entry(self.site),
                 environment=background.environment(self._node_docs, self.settings.versions),
+                standing=standing,
                 nodes=tuple(node_entries(self.findings, self._node_docs)),
                 evidence=tuple(background.evidence(self.run.store)),
             ),
@@ -181,11 +185,13 @@ class Acceptance:
         files: dict[Path, bytes | Iterable[bytes]] = {
             out / "certificate.html": render(certificate).encode(),
             out / "junit.xml": junit_chunks(certificate),
-            out / "certificate.json": json_chunks(certificate),
         }
         if finished:
-            failed = failed_nodes(self.findings, self._probes) if certificate.judged == "INCOMPLETE" else ()
-            files[out / "run.json"] = ended(out, certificate.judged, failed)
+            goes_on = certificate.judged == "INCOMPLETE"
+            beside = optional_fails(self.findings, self._probes).values() if goes_on else ()
+            noted = [cell for cells in beside for cell in cells]
+            files[out / "run.json"] = ended(out, certificate.judged, standing() if goes_on else (), noted)
+        files[out / "certificate.json"] = json_chunks(certificate)  # the last: till all are there it says INCOMPLETE
         try:
             write_together(files)
         except OSError as error:

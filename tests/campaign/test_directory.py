@@ -48,6 +48,20 @@ def test_a_run_that_lost_its_run_file_is_kept(tmp_path: Path) -> None:
         claim(tmp_path)
 
 
+def test_a_run_that_was_killed_in_its_first_write_is_in_nobodys_way(tmp_path: Path) -> None:
+    """Lock and half a `run.json` are all there is: the next run takes the directory, and sweeps it. Beside anything
+    else they are left as they are."""
+    (tmp_path / "run.lock").touch()
+    (tmp_path / ".run.json.k3x_.tmp").write_text('{"gpuready_run"')
+    claim(tmp_path).give_up()
+    assert list(tmp_path.iterdir()) == []
+    for name in (".run.json.k3x_.tmp", "thesis.tex"):
+        (tmp_path / name).touch()
+    with pytest.raises(StoreError, match="found other files"):
+        claim(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_nothing_is_left_where_no_run_was_opened(tmp_path: Path) -> None:
     """Folders that were made are gone again, one that was empty is empty, and a run that lies there stays."""
     claim(tmp_path / "a/b/c").give_up()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Iterable, Iterator
 
 from pytest_gpuready.agent.lease import MUTE
-from pytest_gpuready.campaign.first import LONGEST_BYTES, ask_all, not_leased
+from pytest_gpuready.campaign.first import LONGEST_BYTES, ask_all, not_leased, read_first
 from pytest_gpuready.campaign.store import Taken
 from pytest_gpuready.model import Command, CommandResult
 from pytest_gpuready.model.agent_doc import PROTOCOL
 from pytest_gpuready.probes.node import NodeProbe
 from pytest_gpuready.probes.nvml import NvmlProbe
 from pytest_gpuready.transport import Ended
+from tests.nodes import demo_results
 
 LONG = f'{{"gpuready_agent":{PROTOCOL},"probe":"node","host":"h","boot_id":"b","data":"{"x" * LONGEST_BYTES}"}}'
 
@@ -52,3 +55,13 @@ def test_who_cannot_write_its_lease_is_named() -> None:
     (line,) = not_leased(taken)
     assert line.startswith("node[01,03]: the lease cannot be written")
     assert not_leased({"node02": taken["node02"]}) == []
+
+
+def test_other_processes_of_a_continued_run_hear_what_is_said_today() -> None:
+    """Where the store holds what a node said before, too, its inventory is that of the last time."""
+    node, nvml = (result for result in demo_results()[:2])
+    before = dataclasses.replace(node, stdout=node.stdout.replace('"boot_id":"', '"boot_id":"0'))
+    taken = {"node@node01": Taken(results=[before, node]), "nvml@node01": Taken(results=[nvml])}
+    first = read_first([NodeProbe({}), NvmlProbe()], ["node01"], taken)
+    assert first.docs["node01"].boot_id == json.loads(node.stdout)["boot_id"]
+    assert before.stdout != node.stdout

@@ -1,7 +1,8 @@
 """The directory of a run, claimed before the first node is asked for anything, and held by a lock until the run ends.
 
 A second run that wants the same directory, also one of another machine that shares it, is refused before it has
-touched a node. Whoever claims a directory and then cannot open a run leaves it as it was.
+touched a node. Whoever claims a directory and then cannot open a run leaves it as it was. Where a run was killed while
+it wrote its first file nothing was measured: such a directory is taken as an empty one is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TextIO
 from pytest_gpuready.agent.lease_record import plain
 from pytest_gpuready.campaign.lease import user
 from pytest_gpuready.errors import LeaseError, StoreError
+from pytest_gpuready.files import unfinished
 
 LOCK = "run.lock"
 RUN = "run.json"
@@ -68,17 +70,21 @@ def claim(out: Path) -> Directory:
     """
     try:
         names = {path.name for path in out.iterdir()} if out.exists() else set()
+        cut = {path.name for path in unfinished(out / RUN)} if out.exists() else set()
         if {"store", "evidence"} <= names and RUN not in names:
             raise StoreError(
                 f"expected {RUN} in {out}, found it gone while what was measured is there; keep that directory, and "
                 "choose another --gpuready-out"
             )
-        if names - {LOCK} and RUN not in names:
+        if names - cut - {LOCK} and RUN not in names:
             raise StoreError(
                 f"expected {out} to be empty or a run directory, found other files; choose another --gpuready-out"
             )
         made = tuple(folder for folder in (out, *out.parents) if not folder.exists())
-        return Directory(out, _lock(out), made)
+        directory = Directory(out, _lock(out), made)
+        for path in unfinished(out / RUN):  # of a run that was killed: nobody else may write here now
+            path.unlink(missing_ok=True)
+        return directory
     except OSError as error:
         raise StoreError(
             f"expected to write in {out}, found {error.strerror}; choose another --gpuready-out"

@@ -219,41 +219,45 @@ class Findings:
 
         return sorted(self.profile.up_to(level), key=place)
 
-    def outcomes_of(self, probe: Probe, scope: Part) -> list[Outcome]:
-        """Outcomes, from what is stored, of all clauses that this scope of the probe answers and that apply."""
+    def verdicts_of(self, probe: Probe, scope: Part) -> list[tuple[Clause, Verdict]]:
+        """Verdicts, from what is stored, of all clauses that this scope of the probe answers and that apply."""
         node = self.inventory.node(scope.node)
         parts = [node.part, *(slot.part for slot in node.slots)] if scope == node.part else [scope]
-        outcomes = [
-            self.verdict(clause, part).outcome
+        verdicts = [
+            (clause, self.verdict(clause, part))
             for clause in self.profile.clauses
             if clause.metric in probe.metrics
             for part in parts
             if (clause.per == "node") == (part.index < 0)
         ]
-        return [outcome for outcome in outcomes if outcome is not Outcome.NOT_APPLICABLE]
+        return [one for one in verdicts if one[1].outcome is not Outcome.NOT_APPLICABLE]
 
     def failed(self, probe: Probe, scope: Part) -> bool:
-        """True where the results of this scope FAIL a clause, together or any of them, an earlier attempt's too, when
-        judged alone, or a part is far from its peers. So it is where one of several parts is known to be wrong, and
-        nobody knows which."""
+        """True where the results of this scope FAIL a required clause, together or any of them, an earlier attempt's
+        too, when judged alone, or a part is far from its peers. So it is where one of several parts is known to be
+        wrong, and nobody knows which."""
         taken = self._store.read(key_of(probe.name, scope.name))
         if taken is None or not (taken.results or taken.earlier):
             return False  # no answer is no FAIL
-        if Outcome.FAIL in self.outcomes_of(probe, scope) or self._was_far(probe, scope):
+        verdicts = self.verdicts_of(probe, scope)
+        if any(clause.required and verdict.outcome is Outcome.FAIL for clause, verdict in verdicts):
             return True
-        if any(self._proven(found) for found in self._applying(probe, scope)):
+        if self._was_far(probe, scope) or any(self._proven(found) for found in self._required(probe, scope)):
             return True
         if len(taken.results) == 1 and not taken.earlier and not taken.problem:
             return False  # alone it is what all are together
         node = self.inventory.node(scope.node)
         alone = self._each_alone(probe, node, scope, [*taken.earlier, *taken.results])
         told = (one for answers in alone for one in answers)
-        return any(self._fails(clause, node, found) or self._proven(found) for clause, found in told)
+        return any(
+            clause.required and (self._fails(clause, node, found) or self._proven(found)) for clause, found in told
+        )
 
-    def _applying(self, probe: Probe, scope: Part) -> list[Found]:
-        """What this scope says to clauses that apply to its node."""
+    def _required(self, probe: Probe, scope: Part) -> list[Found]:
+        """What this scope says to required clauses that apply to its node."""
         read, node = self._stored(probe, scope), self.inventory.node(scope.node)
-        metrics = {clause.metric for clause in self.profile.clauses if not self.not_applicable(clause, node)}
+        clauses = (clause for clause in self.profile.clauses if clause.required)
+        metrics = {clause.metric for clause in clauses if not self.not_applicable(clause, node)}
         return [found for found in read.answers.values() if found.metric in metrics] if read else []
 
     @staticmethod
@@ -261,12 +265,13 @@ class Findings:
         return isinstance(found, Problem) and found.proven
 
     def _was_far(self, probe: Probe, scope: Part) -> bool:
-        """True where a part of this scope was far from its peers in any run."""
+        """True where a required clause saw a part of this scope far from its peers in any run."""
         node = self.inventory.node(scope.node)
         parts = [node.part, *(slot.part for slot in node.slots)] if scope == node.part else [scope]
         return any(
             seen is not None and bool(seen.far)
             for clause in self.with_peers(probe, max(LEVELS))
+            if clause.required
             for part in parts
             for seen in self._among.seen(clause, part)
         )

@@ -3,9 +3,13 @@
 A run that ended INCOMPLETE (or was killed) is continued when it is about the same thing: boot id, GPUs, driver,
 profile, site file and basis. Then only what proved itself is kept (PASS, MARGINAL, OBSERVED, judged again from the
 store); what did not is measured again and stays among the evidence as an earlier attempt. So does what was seen after a
-load: it is looked at again, behind the loads of today. A run that has seen a FAIL, if only in one of several
-measurements, is never continued: measuring until it fits is not acceptance. Nor is one whose store no longer holds all
-that was measured. Anything else in the directory is moved to `DIR.N` and a new run starts.
+load: it is looked at again, behind the loads of today. A run that has seen a FAIL of a required clause, if only in one
+of several measurements, is never continued: measuring until it fits is not acceptance. Nor is one whose store no longer
+holds all that was measured. Anything else in the directory is moved to `DIR.N` and a new run starts.
+
+What a node says of itself today is always judged. Where what it said before FAILed a clause both count, so the worse of
+the two stands. A FAIL of an optional clause stands beside what is continued; where something else of the same
+measurement is lacking, that is measured again, and the FAIL is told as one that was there before.
 
 A run over several nodes is continued node by node: one that is the same as before keeps what proved itself, one that
 has seen a FAIL keeps all of it, and one that could not be reached or is another than before (it was rebooted, a GPU was
@@ -25,12 +29,13 @@ from pathlib import Path
 import msgspec
 
 from pytest_gpuready.campaign.directory import RUN, Directory
+from pytest_gpuready.campaign.failed import all_scopes, failed_nodes, optional_fails
 from pytest_gpuready.campaign.findings import Findings
 from pytest_gpuready.campaign.store import Store, Taken, key_of
 from pytest_gpuready.errors import StoreError, UnreachedError
 from pytest_gpuready.files import write_atomically
 from pytest_gpuready.inventory.nodeset import fold
-from pytest_gpuready.model import Part
+from pytest_gpuready.model import Outcome
 from pytest_gpuready.probes import Probe, follows_level
 
 
@@ -71,22 +76,25 @@ class Identity(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=
 
 class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """`run.json`: who this run is. `ended` holds the final status, "" while it goes on; `failed` the nodes of which
-    something has FAILed, if only in one run of several: what they said of themselves counts from the start, the rest
-    from the end on. `level` is the highest that it has aimed at."""
+    something required has FAILed, if only in one run of several: what they said of themselves counts from the start,
+    the rest from the end on; `optional` what has FAILed that is not required. `level` is the highest that it has
+    aimed at."""
 
     gpuready_run: int
     started: str
     identity: Identity
     ended: str = ""
     failed: list[str] = []
+    optional: list[str] = []
     level: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """An open run directory. `measured_again` names scopes whose earlier attempt proved nothing, `touched` their nodes,
-    `renewed` nodes that are not as they were; `anew` says why an earlier run is not continued, "" where it is, or
-    where there was none that could be."""
+    `renewed` nodes that are not as they were, `stands` nodes that keep all they have, for something required of them
+    has failed; `before` is what failed of optional clauses and does not as it is stored now; `anew` says why an earlier
+    run is not continued, "" where it is, or where there was none that could be."""
 
     out: Path
     started: str
@@ -95,6 +103,8 @@ class Run:
     measured_again: tuple[str, ...]
     touched: frozenset[str] = frozenset()
     renewed: tuple[str, ...] = ()
+    stands: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
     anew: str = ""
     store: Store
 
@@ -122,6 +132,8 @@ def open_run(
     out = directory.out
     same: frozenset[str] = frozenset()
     failed: Set[str] = frozenset()
+    optional: dict[str, list[str]] = {}
+    noted: Set[str] = frozenset()
     moved_to = None
     started, why = _now(), ""
     try:
@@ -134,22 +146,29 @@ def open_run(
                 level = max(level, earlier.level) if same else level
             if same and earlier:
                 started = earlier.started
+                optional = optional_fails(findings, probes)
+                noted = {*earlier.optional, *(cell for cells in optional.values() for cell in cells)}
             else:
                 moved_to = directory.move_aside()
-        run = RunFile(gpuready_run=1, started=started, identity=identity, failed=sorted(failed), level=level)
+        run = RunFile(
+            gpuready_run=1,
+            started=started,
+            identity=identity,
+            failed=sorted(failed),
+            optional=sorted(noted),
+            level=level,
+        )
         _write(out, run)
         continued = bool(same)
         again: dict[str, str] = {}
         if continued:
             again = _forget(store, findings, probes, same, failed)
-        stands = {key_of(probe.name, scope.name) for probe, scope in _scopes(findings, probes) if scope.node in failed}
+        scopes = {key_of(probe.name, scope.name): scope for probe, scope in all_scopes(findings, probes)}
+        stands = {key for key in fresh if key in optional or (key in scopes and scopes[key].node in failed)}
         for key, taken in fresh.items():
-            old = store.read(key)
-            if old and continued and key in stands:
-                continue  # what failed once stands, whatever the node says of itself today
-            kept = [*old.earlier, *old.results] if old and continued else []
-            store.put(key, msgspec.structs.replace(taken, earlier=[*kept, *taken.earlier]))
+            store.put(key, _with_today(store.read(key) if continued else None, taken, stands=key in stands))
         findings.reread()
+        still = {cell for cells in optional_fails(findings, probes).values() for cell in cells} if noted else noted
         store.begin()
         # Who is killed later notes nothing any more: what nodes fail by their own word is noted now.
         said = {key.partition("@")[0] for key in fresh}
@@ -168,6 +187,8 @@ def open_run(
         measured_again=tuple(again),
         touched=frozenset(again.values()),
         renewed=tuple(name for name in identity.nodes if continued and name not in same),
+        stands=tuple(sorted(failed)),
+        before=tuple(sorted(noted - still)),
         anew=why,
         store=store,
     )
@@ -216,10 +237,10 @@ def join_run(out: Path, store: Store) -> Run:
     return Run(out=out, started=run.started, continued=True, moved_to=None, measured_again=(), store=store)
 
 
-def ended(out: Path, status: str, failed: Iterable[str] = ()) -> bytes:
+def ended(out: Path, status: str, failed: Iterable[str] = (), optional: Iterable[str] = ()) -> bytes:
     """The content of `run.json` once the run has ended: ACCEPTED and REJECTED are finished, INCOMPLETE goes on.
 
-    `failed` are the nodes of which something has FAILed.
+    `failed` are the nodes of which something required has FAILed, `optional` is what else has.
 
     Raises:
         StoreError: there is no run in this directory.
@@ -227,16 +248,19 @@ def ended(out: Path, status: str, failed: Iterable[str] = ()) -> bytes:
     run = _read(out)
     if run is None:
         raise StoreError(f"expected an open run in {out}, found none; start pytest again")
-    return _encode(msgspec.structs.replace(run, ended=status, failed=sorted({*run.failed, *failed})))
+    failed, optional = sorted({*run.failed, *failed}), sorted({*run.optional, *optional})
+    return _encode(msgspec.structs.replace(run, ended=status, failed=failed, optional=optional))
 
 
-def _scopes(findings: Findings, probes: Sequence[Probe]) -> list[tuple[Probe, Part]]:
-    return [(probe, scope) for probe in probes for node in findings.inventory.nodes for scope in probe.scopes(node)]
-
-
-def failed_nodes(findings: Findings, probes: Sequence[Probe]) -> frozenset[str]:
-    """The nodes of which something in the store has FAILed, if only in one run of several or an earlier attempt."""
-    return frozenset(scope.node for probe, scope in _scopes(findings, probes) if findings.failed(probe, scope))
+def _with_today(old: Taken | None, today: Taken, *, stands: bool) -> Taken:
+    """What a node says of itself today, beside what it said before: that counts as well where it `stands`, and stays
+    evidence where it does not."""
+    if old is None:
+        return today
+    if stands:
+        results = [*old.results, *today.results]
+        return msgspec.structs.replace(today, results=results, earlier=[*old.earlier, *today.earlier])
+    return msgspec.structs.replace(today, earlier=[*old.earlier, *old.results, *today.earlier])
 
 
 def _measured(store: Store, nodes: Collection[str]) -> set[str]:
@@ -257,18 +281,20 @@ def _forget(
     """Let be measured again what has not proved itself, and all of a node that is another one now; returns which, with
     its node ("" where that is none of today's).
 
-    What was seen after a load says nothing about a load of today: it is always looked at again.
+    What was seen after a load says nothing about a load of today: it is always looked at again. A FAIL is a verdict: of
+    nodes that have not failed it is one of an optional clause.
     """
-    scopes = {key_of(probe.name, scope.name): (probe, scope) for probe, scope in _scopes(findings, probes)}
+    scopes = {key_of(probe.name, scope.name): (probe, scope) for probe, scope in all_scopes(findings, probes)}
     again = {}
     for key in store.scopes():
         probe, scope = scopes.get(key, (None, None))
         if scope and scope.node in failed:
             continue
         last = probe and follows_level(probe)
-        outcomes = findings.outcomes_of(probe, scope) if probe and scope and scope.node in same else [None]
-        if not last and all(outcome and outcome.reusable for outcome in outcomes):
-            continue
+        if probe and scope and scope.node in same and not last:
+            outcomes = [verdict.outcome for _, verdict in findings.verdicts_of(probe, scope)]
+            if all(outcome.reusable or outcome is Outcome.FAIL for outcome in outcomes):
+                continue
         store.forget(key)
         if not last:
             again[key] = scope.node if scope else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,7 +22,7 @@ from pytest_gpuready.certificate.document import (
     SiteEntry,
     verdict_text,
 )
-from pytest_gpuready.certificate.folded import folded_lines
+from pytest_gpuready.certificate.folded import folded, folded_lines
 from pytest_gpuready.certificate.rule import OPEN, Asked, Cell, Ruling, held_by_all, hidden, of_any, rule
 from pytest_gpuready.certificate.words import ON_THE_NODE
 from pytest_gpuready.certificate.written import number
@@ -51,6 +51,9 @@ class Facts:
     """What takes this run up again, or asks the same of the node itself."""
     site: SiteEntry | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    standing: Callable[[], Collection[str]] = frozenset
+    """The nodes that the command that takes this run up again does not measure again, for something of them failed;
+    asked only where that may be."""
     nodes: tuple[NodeEntry, ...] = ()
     evidence: tuple[EvidenceEntry, ...] = ()
 
@@ -178,9 +181,16 @@ def _says(whole: Ruling, facts: Facts, cells: Sequence[Cell], excluded: set[str]
 
 
 def _do_next(whole: Ruling, facts: Facts, cells: Sequence[Cell], several: bool) -> list[str]:
-    if facts.basis == "replay":
-        return [f"{ON_THE_NODE}{facts.command}"]
     steps: list[str] = []
+    standing = facts.standing() if several and facts.finished and whole.judged == "INCOMPLETE" else ()
+    if standing:
+        it, they = ("it", "it") if len(standing) == 1 else ("them", "they")
+        steps.append(
+            f"{folded(sorted(standing), 6)}: something failed, so what {they} said stands, and the same command "
+            f"does not measure {it} again; to have {it} measured anew choose another --gpuready-out"
+        )
+    if facts.basis == "replay":
+        return [*steps, f"{ON_THE_NODE}{facts.command}"]
     for clause, part in cells if whole.judged == "REJECTED" else ():
         if part.outcome == "FAIL" and clause.required and part.action and len(steps) < STEPS_AT_MOST:
             node = part.node

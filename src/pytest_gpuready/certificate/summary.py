@@ -116,7 +116,7 @@ def _of_several(certificate: Certificate, found: list[Finding], out: str, width:
     few = len(certificate.nodes) <= FEW
     lines += time_lines(certificate, max(width - LABEL, 20), TIMES_OF_FEW if few else TIMES_OF_SEVERAL)
     if certificate.judged == "INCOMPLETE" and certificate.do_next:
-        lines.append(("do next", certificate.do_next[0]))
+        lines += [("do next", line) for line in certificate.do_next[:2]]
     lines.append(("signed", "no: not signed"))
     lines.append(("page", str(PurePath(out) / "certificate.html")))
     command = _command(certificate)
