@@ -29,6 +29,8 @@ def optional_fails(findings: Findings, probes: Sequence[Probe]) -> dict[str, lis
     "STRESS-66 on node01/gpu0". Scopes that FAIL none of these are left out."""
     found: dict[str, list[str]] = {}
     for probe, scope in all_scopes(findings, probes):
+        if not findings.is_stored(probe, scope):
+            continue
         for clause, verdict in findings.verdicts_of(probe, scope):
             if verdict.outcome is Outcome.FAIL and not clause.required:
                 found.setdefault(key_of(probe.name, scope.name), []).append(f"{clause.id} on {verdict.part}")
