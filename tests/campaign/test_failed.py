@@ -18,7 +18,8 @@ def test_only_what_is_stored_is_judged(tmp_path: Path, monkeypatch: pytest.Monke
     """After level 1 no clause of a higher level is judged to learn which nodes and optional clauses have failed."""
     first, beside = clause("health", 1, gate=False), clause("copies", 2, required=False, gate=False)
     taking, _ = run(tmp_path, first, beside, health=One("health", 3), copies=One("copies", 4))
-    taking.take(first, NODE.slots[0].part)
+    for slot in NODE.slots:
+        taking.take(first, slot.part)
     judged: list[tuple[str, str]] = []
     plain = Findings.verdict
 
@@ -33,6 +34,7 @@ def test_only_what_is_stored_is_judged(tmp_path: Path, monkeypatch: pytest.Monke
     assert optional_fails(taking.findings, probes) == {}
     assert set(judged) <= {("HEALTH", part) for part in PARTS}
     assert judged
-    taking.take(beside, NODE.slots[0].part)
+    for slot in NODE.slots:
+        taking.take(beside, slot.part)
     cells = [cell for cells in optional_fails(taking.findings, probes).values() for cell in cells]
     assert cells == [f"COPIES on {part}" for part in PARTS]
