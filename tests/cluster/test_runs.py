@@ -192,7 +192,7 @@ def test_four_nodes_are_accepted_by_ssh_by_slurm_and_with_workers(
         for field in what:
             assert len({thing[field] for thing in things}) == len(things), field
     recording = imitation.folder / "recording"
-    shared = runs("-n", "2", "--gpuready-transport", "slurm", "--gpuready-record", str(recording))
+    shared = runs("-n", "4", "--gpuready-transport", "slurm", "--gpuready-record", str(recording))
     assert (shared.code, shared.comparable()) == (0, ran.comparable())
     switches = read_meta(recording).switches or {}
     assert {name: path[-1] for name, path in switches.items()} == dict.fromkeys(imitation.names, "spine")
