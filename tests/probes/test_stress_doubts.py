@@ -244,6 +244,34 @@ def test_products_have_the_shape_of_their_format() -> None:
     assert "found 512 x 512 x 2048: smaller than asked (memory for" in line
 
 
+@pytest.mark.parametrize(
+    ("error", "open_"), [("Unknown", True), ("Timeout", True), ("", True), ("NotSupported", False)]
+)
+def test_counters_that_no_gpu_gave_are_no_counters_that_no_gpu_has(error: str, open_: bool) -> None:
+    """ECC counters missing on all GPUs leave the load open, unless NVML says that the GPUs have none."""
+
+    def without(data: dict[str, Any]) -> None:
+        for gpu in data["gpus"]:
+            for mark in ("before", "after"):
+                gpu[mark].pop("ecc_uncorrected_volatile", None)
+            gpu["errors"] = {"ecc_uncorrected_volatile": error} if error else {}
+
+    found = answers("gemm", without)["stress.gemm.ended", 0]
+    assert isinstance(found, Problem) is open_
+    assert not open_ or "expected the counter of uncorrected ECC errors before the load, found none" in says(found)
+
+
+def test_pulses_of_smaller_products_are_not_those_agreed() -> None:
+    """Where memory was short the chip was not filled: the worker says so, and nothing of the pulses counts."""
+
+    def short(data: dict[str, Any]) -> None:
+        for one in each(data, 0, "pulse"):
+            one["notes"] = ["memory for (8192, 8192, 2048) was not to be had, took (512, 512, 512)"]
+
+    line = says(answers("pulse", short)["stress.pulse.wrong", 0])
+    assert "expected pulses of products that fill the chip, found smaller ones (memory for (8192, 8192, 2048)" in line
+
+
 def test_the_shape_is_that_of_the_engine() -> None:
     """TF32 was half as deep before engine 2: a document of engine 1 says what it promised, one of engine 2 does not."""
 

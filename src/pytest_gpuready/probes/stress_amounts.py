@@ -12,7 +12,16 @@ from collections.abc import Iterator, Sequence
 from pytest_gpuready.agent.stress.burn import MIX
 from pytest_gpuready.agent.stress.formats import FORMATS, supported
 from pytest_gpuready.agent.stress.memory import CHECK, TURN, sweeps
-from pytest_gpuready.model.stress_doc import BurnResult, CacheResult, GemmResult, PatternResult, Phase, Ready, Result
+from pytest_gpuready.model.stress_doc import (
+    BurnResult,
+    CacheResult,
+    GemmResult,
+    PatternResult,
+    Phase,
+    PulseResult,
+    Ready,
+    Result,
+)
 
 LEAST = 0.9
 """Of the memory that a pattern should cover, this part must have been compared."""
@@ -37,6 +46,8 @@ def smaller(phase: Phase, result: Result, ready: Ready, engine: int) -> Iterator
             yield f"expected products of {', '.join(sorted(expected))}, found {', '.join(sorted(found))[:80] or 'none'}"
         for one in result.each:
             yield from _shape(phase, one, engine)
+    elif isinstance(result, PulseResult) and (told := memory_notes(result)):
+        yield f"expected pulses of products that fill the chip, found smaller ones ({told})"
     elif isinstance(result, CacheResult):
         least = ROUNDS * (ready.sms * L1_BYTES if result.level == "l1" else ready.l2_bytes)
         if 0 < result.checked_bytes < least:
