@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_gpuready.agent.collectives.plan import PlanError, environment, kept, ranks, read
+from pytest_gpuready.agent.collectives.plan import environment, kept, ranks, read
+from pytest_gpuready.agent.plan_words import PlanError
 from pytest_gpuready.model.collectives_doc import Plan
 
 GOOD: dict[str, Any] = {"ops": ["all_reduce"], "sizes_bytes": [8, 16]}

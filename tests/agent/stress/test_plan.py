@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_gpuready.agent.plan_words import PlanError
 from pytest_gpuready.agent.stress import plan as plans
 from pytest_gpuready.agent.stress.cooldown import CoolDown
-from pytest_gpuready.agent.stress.plan import PlanError
 from pytest_gpuready.model.stress_doc import Phase
 
 GEMM = '{"kind":"gemm","format":"fp8_e4m3","seconds":10}'

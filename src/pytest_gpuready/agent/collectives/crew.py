@@ -26,6 +26,7 @@ from pytest_gpuready.agent.collectives.blame import EndedError, blame
 from pytest_gpuready.agent.collectives.hand import STOP_S
 from pytest_gpuready.agent.collectives.links import WORDS, Links
 from pytest_gpuready.agent.collectives.member import Member
+from pytest_gpuready.agent.plan_words import PlanError
 from pytest_gpuready.agent.stress import children
 from pytest_gpuready.agent.stress.children import KILL_S
 from pytest_gpuready.agent.stress.gate import refusal
@@ -57,7 +58,7 @@ def collectives(words: Sequence[str]) -> CollectivesDoc:
     """Run the plan on these GPUs, all where none is named."""
     try:
         plan, bdfs = plans.read(words)
-    except plans.PlanError as error:
+    except PlanError as error:
         return CollectivesDoc(problem=str(error))
     crew = Crew(plan, bdfs)
     # Nothing ends us any more but SIGKILL: the document has to be printed.
@@ -146,7 +147,7 @@ class Crew:
         try:
             self._kept = plans.kept(self._plan, os.environ)
             self._nranks = plans.ranks(self._plan, len(bdfs))
-        except plans.PlanError as error:
+        except PlanError as error:
             raise EndedError(str(error)) from error
         if self._told:
             raise EndedError(TOLD)
@@ -196,7 +197,7 @@ class Crew:
         free = min(member.hand.joined.free_bytes for member in self._members if member.hand.joined)
         try:
             self._largest = plans.largest(plan, free)
-        except plans.PlanError as error:
+        except PlanError as error:
             raise EndedError(str(error)) from error
         self._ask({"largest": self._largest}, "allocated", give_up, "taking memory")
         self._ready_s = round(time.monotonic() - self._began, 3)

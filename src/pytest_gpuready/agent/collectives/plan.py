@@ -6,17 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from pytest_gpuready.agent.collectives.pattern import PatternError, weights
-from pytest_gpuready.agent.pci import BDF
+from pytest_gpuready.agent.plan_words import PlanError, read_words
 from pytest_gpuready.agent.stress.answers import plain
 from pytest_gpuready.model.busbw import COLLECTIVES
 from pytest_gpuready.model.collectives_doc import Plan
 from pytest_gpuready.model.collectives_shape import REDUCING, WIDTHS
 
 MOST_SIZES = 64
-MOST_GPUS = 64
 MOST_RANKS = 2**16
 MOST_ITERATIONS = 1000
 MOST_BYTES = 2**16
@@ -38,34 +35,19 @@ _COMM = re.compile(r"[A-Za-z0-9._:\[\]%-]{1,255}:\d{1,5}")
 _DEBUG = re.compile(r"(?:[A-Z]{1,20}(?:,[A-Z]{1,20}){0,19})?")
 
 
-class PlanError(ValueError):
-    """The plan, or a word beside it, is not what it has to be: one line."""
-
-
 def read(words: Sequence[str]) -> tuple[Plan, tuple[str, ...]]:
     """The plan of the first word, and the bus addresses of the others; none of them means all GPUs.
 
     Raises:
         PlanError: what is wrong, in one line.
     """
-    text, *bdfs = words
-    wrong = next((bdf for bdf in bdfs if not BDF.fullmatch(bdf)), None)
-    if wrong is not None:
-        raise PlanError(f"expected bus addresses such as 0000:19:00.0 behind the plan, found {plain(wrong)!r}")
-    if len(set(bdfs)) != len(bdfs) or len(bdfs) > MOST_GPUS:
-        raise PlanError(f"expected at most {MOST_GPUS} different bus addresses, found {len(bdfs)}")
-    if len(text) > MOST_BYTES:
-        raise PlanError(f"expected a plan of at most {MOST_BYTES} bytes, found {len(text)}")
-    try:
-        plan: Plan = msgspec.json.decode(text.encode("utf-8", "surrogateescape"), type=Plan)
-    except (msgspec.DecodeError, RecursionError, UnicodeError, OverflowError) as error:
-        raise PlanError(f"expected a plan as JSON, found {plain(str(error))}") from error
+    plan, bdfs = read_words(words, Plan, most_bytes=MOST_BYTES)
     _work(plan)
     _numbers(plan)
     _surroundings(plan)
     if bdfs:
         ranks(plan, len(bdfs))
-    return plan, tuple(bdfs)
+    return plan, bdfs
 
 
 def ranks(plan: Plan, gpus: int) -> int:

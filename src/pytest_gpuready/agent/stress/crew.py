@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO
 
+from pytest_gpuready.agent.plan_words import PlanError
 from pytest_gpuready.agent.stress import children
 from pytest_gpuready.agent.stress import plan as plans
 from pytest_gpuready.agent.stress.answers import lasts
@@ -48,7 +49,7 @@ def stress(words: Sequence[str]) -> StressDoc:
     """Run the plan on these GPUs, all where none is named."""
     try:
         plan, bdfs = plans.read(words)
-    except plans.PlanError as error:
+    except PlanError as error:
         return StressDoc(engine=ENGINE, problem=str(error))
     crew = Crew(plan, bdfs)
     # Nothing ends us any more but SIGKILL: the document has to be printed.

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
-from pytest_gpuready.agent.pci import BDF
+from pytest_gpuready.agent.plan_words import PlanError, read_words
 from pytest_gpuready.agent.stress.answers import plain
 from pytest_gpuready.model.stress_checks import LASTING
 from pytest_gpuready.model.stress_doc import COOL, RESULTS, Phase, Plan
 
 MOST_PHASES = 200
-MOST_GPUS = 64
 MOST_BYTES = 2**17
 ADAPTIVE = ("gemm", "hbm")
 """Kinds that may end when enough is known."""
 
 _ABOUT = ("format", "kernel", "level", "pattern")
-
-
-class PlanError(ValueError):
-    """The plan, or a word beside it, is not what it has to be: one line."""
 
 
 def read(words: Sequence[str]) -> tuple[Plan, tuple[str, ...]]:
@@ -30,20 +23,9 @@ def read(words: Sequence[str]) -> tuple[Plan, tuple[str, ...]]:
     Raises:
         PlanError: what is wrong, in one line.
     """
-    text, *bdfs = words
-    wrong = next((bdf for bdf in bdfs if not BDF.fullmatch(bdf)), None)
-    if wrong is not None:
-        raise PlanError(f"expected bus addresses such as 0000:19:00.0 behind the plan, found {plain(wrong)!r}")
-    if len(set(bdfs)) != len(bdfs) or len(bdfs) > MOST_GPUS:
-        raise PlanError(f"expected at most {MOST_GPUS} different bus addresses, found {len(bdfs)}")
-    if len(text) > MOST_BYTES:
-        raise PlanError(f"expected a plan of at most {MOST_BYTES} bytes, found {len(text)}")
-    try:
-        plan: Plan = msgspec.json.decode(text.encode("utf-8", "surrogateescape"), type=Plan)
-    except (msgspec.DecodeError, RecursionError, UnicodeError, OverflowError) as error:
-        raise PlanError(f"expected a plan as JSON, found {plain(str(error))}") from error
+    plan, bdfs = read_words(words, Plan, most_bytes=MOST_BYTES)
     _check(plan)
-    return plan, tuple(bdfs)
+    return plan, bdfs
 
 
 def name(phase: Phase) -> str:
